@@ -1,0 +1,332 @@
+//! The store port: the claim, and the fenced transaction. Adapters: [`sqlite`].
+//!
+//! The store decides. A worker claims a partition with (epoch, generation, owner) and the store answers with a claim
+//! number that it mints itself; every write must match all three in the partition's row, in the transaction of the
+//! write. Every adapter passes `store::conformance`. What the port promises:
+//!
+//! 1. **A claim** is granted only if `row.generation < mine`, or it is equal and the row's owner is me. Never `>=`: two
+//!    claimants with an equal generation must not take the row from each other in turns.
+//! 2. **No stale write lands**: after a claim was granted, no write with an older token commits for that partition, also
+//!    for keys that the new owner has not touched.
+//! 3. **Once**: the marker of a job and its effect commit together; a write for a job whose marker is there applies
+//!    nothing and says [`Written::AlreadyDone`]. So a write whose outcome is unknown may be tried again.
+//! 4. **One job's effect fails alone**: it runs in a savepoint of its own; the others of the transaction commit.
+//! 5. **Markers stay small**: ranges of offsets, joined below the watermark.
+
+use bytes::Bytes;
+use keylane_producer::{Attempt, GroupName, JobId, JobKey, Offset, Partition, QueueIdentity, Timestamp};
+use std::sync::Arc;
+
+use crate::{
+    error::Error,
+    fence::{Fence, FenceToken, Fenced, Generation, Owner},
+};
+
+pub mod sqlite;
+
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+
+/// A place where claims are held and effects are written. Cheap to clone and share; sessions do the work.
+pub trait FencedStore: Clone + Send + Sync + 'static {
+    /// What an effect writes with: the fenced transaction, in a savepoint of its own.
+    type Tx<'t>;
+    /// One connection.
+    type Session: StoreSession<Self>;
+
+    /// Opens a connection for one queue and group. The first one ever pins the queue's identity and makes a fence row
+    /// for each partition; later ones compare.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the pinned identity differs: which fact, and what to do about it. [`Error::Unavailable`],
+    /// [`Error::Refused`], [`Error::Corrupt`].
+    fn open(&self, queue: &QueueIdentity, group: &GroupName) -> Result<Self::Session, Error>;
+}
+
+/// One connection to the store, bound to a queue and group.
+pub trait StoreSession<S: FencedStore>: Send {
+    /// Raises the partition's row to this claimant and reads what is done. Safe to call again with the same candidate
+    /// when the answer was lost.
+    ///
+    /// # Errors
+    /// [`ClaimError::Refused`] changes nothing.
+    fn claim(&mut self, candidate: &Candidate) -> Result<Claimed, ClaimError>;
+
+    /// One transaction for all of it: checks each partition's row, applies what is not done yet, sets the markers.
+    /// A partition that is fenced is left out and says so; the others commit. On an error nothing is known to have
+    /// committed and `batch` is whole: it may be tried again as long as the fences permit.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] (busy, full, away) is worth another try; never the job's fault.
+    fn write(&mut self, batch: &mut [PartitionWrite<S>]) -> Result<Vec<PartitionWritten>, Error>;
+
+    /// Notes that this owner finished with the partition in order (drained, nothing left running), so that the next one
+    /// need not suspect any job of having killed a worker. Fenced like a write.
+    ///
+    /// # Errors
+    /// As [`StoreSession::write`].
+    fn hand_over(&mut self, fence: &Fence) -> Result<Result<(), Fenced>, Error>;
+
+    /// Notes that these jobs are about to start, while a job that kills its worker is looked for: after an unclean
+    /// take-over only. If this owner dies too, the next claim finds those of them that are not done, with one death more.
+    /// Fenced like a write.
+    ///
+    /// # Errors
+    /// As [`StoreSession::write`].
+    fn starting(&mut self, fence: &Fence, offsets: &[Offset]) -> Result<Result<(), Fenced>, Error>;
+
+    /// Which of the stopped keys of these partitions a person released, since the worker last cleared them.
+    ///
+    /// # Errors
+    /// As [`StoreSession::write`].
+    fn released(&mut self, partitions: &[Partition]) -> Result<Vec<(Partition, StoppedKey)>, Error>;
+
+    /// Whether another process changed the store since the last call on this session: a cheap hint to look again.
+    ///
+    /// # Errors
+    /// As [`StoreSession::write`].
+    fn changed(&mut self) -> Result<bool, Error>;
+
+    /// Rows for people: who holds what, what stopped. For `status` and `fence show`.
+    ///
+    /// # Errors
+    /// As [`StoreSession::write`].
+    fn overview(&mut self) -> Result<Vec<PartitionOverview>, Error>;
+
+    /// Lets a stopped key go on, if its row still says what was read (`version`). `false`: it changed meanwhile, and
+    /// nothing was done.
+    ///
+    /// # Errors
+    /// As [`StoreSession::write`].
+    fn release_key(&mut self, partition: Partition, key: &JobKey, version: u64) -> Result<bool, Error>;
+}
+
+/// What a claim is asked with.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Which partition.
+    pub partition: Partition,
+    /// As read when the partition was assigned, bound to it; never "the current one".
+    pub generation: Generation,
+    /// Fresh for each claim.
+    pub owner: Owner,
+    /// For people only; decides nothing.
+    pub worker: Box<str>,
+}
+
+/// A granted claim.
+#[derive(Debug)]
+pub struct Claimed {
+    /// What every write must match.
+    pub token: FenceToken,
+    /// What is done already: skip exactly this.
+    pub done: Progress,
+    /// Keys that stopped and were not released.
+    pub stopped: Vec<StoppedKey>,
+    /// Whether the last owner handed over in order; if not, a job of its may have killed it.
+    pub clean: bool,
+    /// Jobs that were running when an owner died, with how many deaths each.
+    pub suspects: Vec<(Offset, u32)>,
+}
+
+/// Which offsets of a partition are done: all below `floor`, and the ranges above it (ascending, apart, inclusive).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Everything below it is done.
+    pub floor: u64,
+    /// First and last of each range above the floor.
+    pub ranges: Vec<(u64, u64)>,
+}
+
+/// Why a claim was not granted.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    /// The row is not mine to take; nothing changed.
+    #[error("the claim was refused: {0}")]
+    Refused(ClaimRefused),
+    /// The store did not answer.
+    #[error(transparent)]
+    Failed(#[from] Error),
+}
+
+/// What the row said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimRefused {
+    /// The row has a higher generation: I am stale, or the group began anew at 1. A commit tells which.
+    #[error("the row is ahead of this claim")]
+    RowAhead,
+    /// The row has my generation and another owner.
+    #[error("another claimant of the same generation was first")]
+    EqualGeneration,
+    /// The row's epoch is another than the one this session was opened with: an operator reset the fence.
+    #[error("the fence was reset")]
+    OtherEpoch,
+    /// The row is closed: an operator or a migration ended this partition.
+    #[error("the partition is closed")]
+    Closed,
+}
+
+/// What to write for one partition.
+pub struct PartitionWrite<S: FencedStore> {
+    /// The claim it is written under.
+    pub fence: Arc<Fence>,
+    /// In offset order for each key.
+    pub jobs: Vec<JobWrite<S>>,
+    /// Everything below it is finished: markers below are joined into one.
+    pub watermark: Offset,
+    /// Stopped keys that were released and are running again: their rows go, if the version still matches.
+    pub resumed: Vec<(JobKey, u64)>,
+}
+
+/// One finished job.
+pub struct JobWrite<S: FencedStore> {
+    /// Its place.
+    pub offset: Offset,
+    /// Its key.
+    pub key: JobKey,
+    /// Its name.
+    pub id: JobId,
+    /// Which try finished it.
+    pub attempt: Attempt,
+    /// What to write beside the marker.
+    pub write: Write<S>,
+}
+
+/// What a finished job leaves in the store.
+pub enum Write<S: FencedStore> {
+    /// The marker alone.
+    Nothing,
+    /// A function of the handler's, run in a savepoint of the fenced transaction.
+    Effect(Effect<S>),
+    /// A row in the results table: JSON text.
+    Result(Bytes),
+    /// No marker: the job could not be done, and its key stops here.
+    Stop(StopReason),
+    /// No effect, but the marker and a row in quarantine: a record that cannot be a job of this partition.
+    Quarantine(Box<str>),
+}
+
+/// Writes a job's effect with the fenced transaction. It may be called again if the transaction had to begin anew (the
+/// disk was full, the store went away), so it must not use things up. It must not end the transaction.
+pub struct Effect<S: FencedStore>(pub(crate) Box<EffectFn<S>>);
+
+type EffectFn<S> = dyn for<'t> FnMut(&mut <S as FencedStore>::Tx<'t>) -> Result<(), EffectError> + Send;
+
+impl<S: FencedStore> Effect<S> {
+    /// From a function.
+    pub fn new(effect: impl for<'t> FnMut(&mut S::Tx<'t>) -> Result<(), EffectError> + Send + 'static) -> Self {
+        Self(Box::new(effect))
+    }
+}
+
+/// Whatever an effect failed with: a constraint, a missing table. It fails its own job only.
+pub type EffectError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a key stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StopReason {
+    /// The rule that stopped it.
+    pub rule: StopRule,
+    /// The handler's own words, cut to [`MAX_REASON_BYTES`].
+    pub text: Box<str>,
+}
+
+/// Longest reason that is kept, in bytes; longer ones are cut with a mark.
+pub const MAX_REASON_BYTES: usize = 4_096;
+
+/// Which rule stopped a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StopRule {
+    /// All tries were used up.
+    OutOfAttempts,
+    /// The handler rejected the job.
+    Rejected,
+    /// Workers died while it ran.
+    WorkerDied,
+}
+
+impl StopRule {
+    /// The word that is stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OutOfAttempts => "out_of_attempts",
+            Self::Rejected => "rejected",
+            Self::WorkerDied => "worker_died",
+        }
+    }
+}
+
+/// A key that stands still until a person says `keylane retry`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoppedKey {
+    /// The key.
+    pub key: JobKey,
+    /// Its job that could not be done.
+    pub offset: Offset,
+    /// That job's id.
+    pub id: JobId,
+    /// How often it was tried.
+    pub attempts: Attempt,
+    /// Why it stopped.
+    pub reason: StopReason,
+    /// Since when.
+    pub since: Timestamp,
+    /// Raised at each change of the row; a release names the one it read.
+    pub version: u64,
+}
+
+/// What a write did in one partition.
+#[derive(Debug)]
+pub struct PartitionWritten {
+    /// Which.
+    pub partition: Partition,
+    /// For each job in order, or why nothing of the partition was written.
+    pub jobs: Result<Vec<Written>, Fenced>,
+}
+
+/// What a write did with one job.
+#[derive(Debug)]
+pub enum Written {
+    /// Marker and effect are committed.
+    Applied,
+    /// The marker was there: an earlier write had done it.
+    AlreadyDone,
+    /// The effect failed and was rolled back, alone; there is no marker.
+    EffectFailed(EffectError),
+    /// The key is stopped; no marker.
+    Stopped,
+}
+
+/// A partition as the store knows it, for people. No token in it.
+#[derive(Clone, Debug)]
+pub struct PartitionOverview {
+    /// Which.
+    pub partition: Partition,
+    /// Who claimed it last; `None`: nobody yet.
+    pub worker: Option<Box<str>>,
+    /// When.
+    pub claimed_at: Option<Timestamp>,
+    /// Whether the row is closed to claims.
+    pub closed: bool,
+    /// What is done.
+    pub done: Progress,
+    /// Keys that stand still, also those released but not running yet.
+    pub stopped: Vec<StoppedKey>,
+    /// Writes of stale owners that the row refused.
+    pub refused: Vec<RefusedWrites>,
+    /// Records that could not be run, and why.
+    pub quarantined: u64,
+}
+
+/// Writes that a stale worker tried and the row refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedWrites {
+    /// The stale worker.
+    pub worker: Box<str>,
+    /// Transactions refused.
+    pub writes: u64,
+    /// Jobs in them.
+    pub jobs: u64,
+    /// The last one.
+    pub last: Timestamp,
+}

@@ -1,0 +1,1 @@
+//! What every log adapter must do.

@@ -1,0 +1,132 @@
+//! What a queue is: its name, and the facts that must not change under a running worker.
+
+use std::{fmt, num::NonZeroU32, str::FromStr, time::Duration};
+
+use crate::{
+    error::{Detail, Error},
+    partition::PartitionCount,
+};
+
+/// 1 to 200 letters, digits, `.`, `_` or `-`: what is also a Kafka topic's name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueName(Box<str>);
+
+/// The consumer group's name, by the same rule as a queue's.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupName(Box<str>);
+
+fn name(kind: &str, text: &str) -> Result<Box<str>, Error> {
+    let fits = (1..=200).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+        && text != "."
+        && text != "..";
+    if fits {
+        return Ok(text.into());
+    }
+    Err(Error::Invalid(
+        Detail::new(format!("{kind} name {text:?} does not fit: 1 to 200 letters, digits, '.', '_' or '-'"))
+            .remedy("choose a name like 'billing-jobs'"),
+    ))
+}
+
+macro_rules! named {
+    ($type:ident, $kind:literal) => {
+        impl $type {
+            /// The name's text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+        impl FromStr for $type {
+            type Err = Error;
+            fn from_str(text: &str) -> Result<Self, Error> {
+                name($kind, text).map(Self)
+            }
+        }
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+named!(QueueName, "queue");
+named!(GroupName, "group");
+
+/// Which making of a queue this is: fresh at each creation, so a queue that was deleted and made again under the
+/// same name is another queue. On Kafka it is the topic id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Incarnation(pub Box<str>);
+
+/// How keys become partitions. One so far; the name is pinned in the identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyHash {
+    /// [`crate::partition_of`].
+    Murmur2,
+}
+
+impl KeyHash {
+    /// The name that is stored: `murmur2`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Murmur2 => "murmur2",
+        }
+    }
+}
+
+/// The facts that a store pins at first sight. If any of them differs later, the worker stops admitting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueIdentity {
+    /// The broker that holds it: on the embedded engine the file's own random id, on Kafka the cluster id.
+    pub cluster: Box<str>,
+    /// The queue's name.
+    pub name: QueueName,
+    /// Which making of that name.
+    pub incarnation: Incarnation,
+    /// How many partitions keys are spread over.
+    pub partitions: PartitionCount,
+    /// How keys become partitions.
+    pub hash: KeyHash,
+}
+
+/// What to make a queue with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueSpec {
+    /// The queue's name.
+    pub name: QueueName,
+    /// How many partitions; more than the workers you will ever have, since it cannot change in place.
+    pub partitions: PartitionCount,
+    /// When finished records may go.
+    pub retention: Retention,
+}
+
+/// Most partitions a queue may have.
+pub const MAX_PARTITIONS: u32 = 4_096;
+
+impl FromStr for PartitionCount {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let count = text.parse().ok().and_then(NonZeroU32::new).filter(|n| n.get() <= MAX_PARTITIONS);
+        count.map(Self).ok_or_else(|| {
+            Error::Invalid(Detail::new(format!("partition count '{text}' does not fit: 1 to {MAX_PARTITIONS}")))
+        })
+    }
+}
+
+/// When records may leave the log. Whatever it says, a record stays until every group that has started on the
+/// queue has finished it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Keep finished records this long; `None`: for ever.
+    pub age: Option<Duration>,
+    /// Keep at most this many bytes of keys and payloads a partition, once finished; `None`: no limit.
+    pub bytes: Option<u64>,
+}
+
+impl Default for Retention {
+    /// Seven days, any size: what Kafka's topics have.
+    fn default() -> Self {
+        Self { age: Some(Duration::from_secs(7 * 24 * 3_600)), bytes: None }
+    }
+}
