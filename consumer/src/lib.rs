@@ -9,7 +9,11 @@ pub mod error;
 pub mod fence;
 pub mod group;
 pub mod handler;
+pub mod lanes;
+pub mod ownership;
+pub mod retry;
 pub mod store;
+pub mod watermark;
 
 pub use error::Error;
 pub use fence::{Fence, FenceToken, Fenced, Generation, Permit};

@@ -1,0 +1,415 @@
+//! Pure: one job at a time a key, many keys at once, both bounded.
+//!
+//! A lane is one key's jobs in log order. Its head stays in place until its write is applied, so no follower starts
+//! before the job in front of it has its last word: not while it runs, not while it waits for another try, not while its
+//! key is stopped.
+//!
+//! 1. No key has two jobs running, and no job starts before the ones in front of it in its lane are applied.
+//! 2. What is running is bounded; what is held for each partition is bounded in jobs and bytes. A full partition asks to
+//!    be paused, the others go on.
+//! 3. One hot key cannot fill its partition: in a filling partition, the tail of a long lane keeps its offsets only and is
+//!    read again from the log when its turn comes.
+//! 4. A [`Ticket`] names its tenure, so word of a job that began under an earlier claim changes nothing, also if the
+//!    same offset runs again.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    mem,
+};
+
+use keylane_producer::{JobKey, Offset, Partition};
+
+/// Numbers this process's tenures of partitions: one for each claim it tried. Local, and no fence token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tenure(pub u64);
+
+/// Names one started job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket {
+    /// Whose partition.
+    pub partition: Partition,
+    /// Under which tenure.
+    pub tenure: Tenure,
+    /// Which job.
+    pub offset: Offset,
+}
+
+/// What lanes may hold and run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneLimits {
+    /// Jobs running at once in this worker. Default 64.
+    pub running: usize,
+    /// Jobs held with their bytes, for each partition. Default 2,000.
+    pub held_jobs: usize,
+    /// Bytes of keys, payloads and headers held, for each partition. Default 8 MiB.
+    pub held_bytes: usize,
+    /// Jobs known, held or not, for each partition: how far reading may be ahead of a job that does not end.
+    /// Default 100,000, about 5 MB a partition when it is full.
+    pub known_jobs: usize,
+    /// A lane longer than this keeps only offsets for its tail, once its partition is half full. Default 32.
+    pub lane_jobs: usize,
+}
+
+impl Default for LaneLimits {
+    fn default() -> Self {
+        Self { running: 64, held_jobs: 2_000, held_bytes: 8 << 20, known_jobs: 100_000, lane_jobs: 32 }
+    }
+}
+
+/// All lanes of a worker; `J` is a job as the handler gets it.
+#[derive(Debug)]
+pub struct Lanes<J> {
+    limits: LaneLimits,
+    partitions: HashMap<Partition, PartitionLanes<J>>,
+    /// Lanes whose head can start, oldest first; an entry may be outdated.
+    ready: VecDeque<(Partition, Tenure, JobKey)>,
+    running: HashSet<Ticket>,
+    actions: Vec<LaneAction>,
+}
+
+#[derive(Debug)]
+struct PartitionLanes<J> {
+    tenure: Tenure,
+    lanes: HashMap<JobKey, Lane<J>>,
+    held_jobs: usize,
+    held_bytes: usize,
+    known_jobs: usize,
+    /// Lanes in [`State::Busy`].
+    busy: usize,
+    full: bool,
+    draining: bool,
+}
+
+#[derive(Debug)]
+struct Lane<J> {
+    jobs: VecDeque<Held<J>>,
+    /// How many of `jobs`, at the tail, have no bytes here.
+    bare: usize,
+    state: State,
+}
+
+#[derive(Debug)]
+struct Held<J> {
+    offset: Offset,
+    /// `None`: only its place is known.
+    job: Option<(J, usize)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The head can start.
+    Ready,
+    /// The head runs, or its write is under way.
+    Busy,
+    /// The head waits for another try.
+    Waiting,
+    /// The head could not be done.
+    Stopped,
+    /// The head is being read again.
+    Reading,
+}
+
+/// What the world outside has to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LaneAction {
+    /// The partition is full: fetch no more of it.
+    Pause(Partition),
+    /// There is room again.
+    Resume(Partition),
+    /// Read these records again and give them to [`Lanes::reread`].
+    Reread {
+        /// Whose.
+        partition: Partition,
+        /// For which tenure.
+        tenure: Tenure,
+        /// For which lane.
+        key: JobKey,
+        /// Ascending.
+        offsets: Vec<Offset>,
+    },
+}
+
+/// A job to start now.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Start<J> {
+    /// Its name from here on.
+    pub ticket: Ticket,
+    /// Its lane.
+    pub key: JobKey,
+    /// The job.
+    pub job: J,
+}
+
+impl<J: Clone> Lanes<J> {
+    /// Holds nothing yet.
+    pub fn new(limits: LaneLimits) -> Self {
+        Self {
+            limits,
+            partitions: HashMap::new(),
+            ready: VecDeque::new(),
+            running: HashSet::new(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// A tenure of a partition begins. What was there of an earlier one is dropped.
+    pub fn open(&mut self, partition: Partition, tenure: Tenure) {
+        self.partitions.insert(partition, PartitionLanes::new(tenure));
+    }
+
+    /// A tenure ends. Jobs that still run keep their slot until [`Lanes::ended`]; their word changes nothing more.
+    /// Returns how many jobs were known and not finished.
+    pub fn close(&mut self, partition: Partition) -> usize {
+        self.partitions.remove(&partition).map_or(0, |p| p.known_jobs)
+    }
+
+    /// Nothing of this partition starts from now on; what runs may end and be applied.
+    pub fn drain(&mut self, partition: Partition) {
+        if let Some(partition) = self.partitions.get_mut(&partition) {
+            partition.draining = true;
+        }
+    }
+
+    /// Whether nothing of the partition runs or waits for its write.
+    pub fn is_idle(&self, partition: Partition) -> bool {
+        self.partitions.get(&partition).is_none_or(|p| p.busy == 0)
+    }
+
+    /// The next job of a key, in log order. `size` is what it counts against the bound.
+    pub fn offer(&mut self, partition: Partition, tenure: Tenure, offset: Offset, key: JobKey, job: J, size: usize) {
+        let Some(lanes) = self.partitions.get_mut(&partition).filter(|p| p.tenure == tenure) else { return };
+        let limits = &self.limits;
+        let filling = lanes.held_jobs * 2 > limits.held_jobs || lanes.held_bytes * 2 > limits.held_bytes;
+        let lane = lanes.lanes.entry(key.clone()).or_insert_with(|| Lane::new(State::Ready));
+        let was_empty = lane.jobs.is_empty();
+        lanes.known_jobs += 1;
+        if lane.bare > 0 || (filling && lane.jobs.len() >= limits.lane_jobs) {
+            lane.bare += 1;
+            lane.jobs.push_back(Held { offset, job: None });
+        } else {
+            lanes.held_jobs += 1;
+            lanes.held_bytes += size;
+            lane.jobs.push_back(Held { offset, job: Some((job, size)) });
+        }
+        if was_empty && lane.state == State::Ready {
+            self.ready.push_back((partition, tenure, key));
+        }
+        self.balance(partition);
+    }
+
+    /// A key that stands still from the start: an earlier owner stopped it.
+    pub fn stopped(&mut self, partition: Partition, tenure: Tenure, key: JobKey) {
+        if let Some(lanes) = self.partitions.get_mut(&partition).filter(|p| p.tenure == tenure) {
+            lanes.lanes.entry(key).or_insert_with(|| Lane::new(State::Stopped)).state = State::Stopped;
+        }
+    }
+
+    /// The next job that may start, if a slot is free. It keeps the slot until [`Lanes::ended`].
+    pub fn start(&mut self) -> Option<Start<J>> {
+        while self.running.len() < self.limits.running {
+            let (partition, tenure, key) = self.ready.pop_front()?;
+            let Some(lanes) = self.partitions.get_mut(&partition).filter(|p| p.tenure == tenure) else { continue };
+            if lanes.draining {
+                continue;
+            }
+            let Some(lane) = lanes.lanes.get_mut(&key).filter(|l| l.state == State::Ready) else { continue };
+            let Some(Held { offset, job: Some((job, _)) }) = lane.jobs.front() else { continue };
+            let ticket = Ticket { partition, tenure, offset: *offset };
+            lane.state = State::Busy;
+            lanes.busy += 1;
+            let job = job.clone();
+            self.running.insert(ticket);
+            return Some(Start { ticket, key, job });
+        }
+        None
+    }
+
+    /// The handler returned: the slot is free. `false` if the job's tenure is over and its word does not count.
+    pub fn ended(&mut self, ticket: Ticket, key: &JobKey) -> bool {
+        self.running.remove(&ticket);
+        self.busy_lane(ticket, key).is_some()
+    }
+
+    /// The head's write is applied: the next job of the key may start.
+    pub fn applied(&mut self, ticket: Ticket, key: &JobKey) {
+        if self.busy_lane(ticket, key).is_none() {
+            return;
+        }
+        let lanes = self.partitions.get_mut(&ticket.partition).expect("the lane was just found in it");
+        lanes.drop_head(key);
+        lanes.busy -= 1;
+        self.head_changed(ticket.partition, key);
+        self.balance(ticket.partition);
+    }
+
+    /// The head failed and waits; [`Lanes::due`] starts it again.
+    pub fn wait(&mut self, ticket: Ticket, key: &JobKey) {
+        self.settle(ticket, key, State::Waiting);
+    }
+
+    /// The head's wait is over.
+    pub fn due(&mut self, ticket: Ticket, key: &JobKey) {
+        self.wake(ticket.partition, ticket.tenure, key, State::Waiting);
+    }
+
+    /// The head could not be done: its key stands still.
+    pub fn stop(&mut self, ticket: Ticket, key: &JobKey) {
+        self.settle(ticket, key, State::Stopped);
+    }
+
+    /// A person let a stopped key go on. `false` if it is not stopped here.
+    pub fn release(&mut self, partition: Partition, tenure: Tenure, key: &JobKey) -> bool {
+        self.wake(partition, tenure, key, State::Stopped)
+    }
+
+    /// Whether a tenure has this key stopped.
+    pub fn is_stopped(&self, partition: Partition, key: &JobKey) -> bool {
+        self.partitions.get(&partition).and_then(|p| p.lanes.get(key)).is_some_and(|lane| lane.state == State::Stopped)
+    }
+
+    /// Records that [`LaneAction::Reread`] asked for. Those of `asked` that the log does not have any more are dropped
+    /// from the lane and returned: they count as finished.
+    pub fn reread(
+        &mut self,
+        partition: Partition,
+        tenure: Tenure,
+        key: &JobKey,
+        asked: &[Offset],
+        found: Vec<(Offset, J, usize)>,
+    ) -> Vec<Offset> {
+        let Some(lanes) = self.partitions.get_mut(&partition).filter(|p| p.tenure == tenure) else { return Vec::new() };
+        let Some(lane) = lanes.lanes.get_mut(key).filter(|l| l.state == State::Reading) else { return Vec::new() };
+        let mut found: HashMap<Offset, (J, usize)> = found.into_iter().map(|(o, j, size)| (o, (j, size))).collect();
+        let mut gone = Vec::new();
+        let tail = lane.jobs.split_off(asked.len());
+        for held in mem::replace(&mut lane.jobs, tail).into_iter().rev() {
+            match found.remove(&held.offset) {
+                Some((job, size)) => {
+                    lanes.held_jobs += 1;
+                    lanes.held_bytes += size;
+                    lane.jobs.push_front(Held { offset: held.offset, job: Some((job, size)) });
+                }
+                None => {
+                    lanes.known_jobs -= 1;
+                    gone.push(held.offset);
+                }
+            }
+            lane.bare -= 1;
+        }
+        lane.state = State::Ready;
+        self.head_changed(partition, key);
+        self.balance(partition);
+        gone
+    }
+
+    /// What has to be done outside since the last call.
+    pub fn actions(&mut self) -> Vec<LaneAction> {
+        mem::take(&mut self.actions)
+    }
+
+    /// Jobs that run now, those of ended tenures included.
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Jobs of the partition that are known and not finished, and how many of its keys are stopped.
+    pub fn counts(&self, partition: Partition) -> (usize, usize) {
+        self.partitions
+            .get(&partition)
+            .map_or((0, 0), |p| (p.known_jobs, p.lanes.values().filter(|lane| lane.state == State::Stopped).count()))
+    }
+
+    /// Whether every job that is known waits behind a stopped key, so that only a person can move on.
+    pub fn only_stopped_left(&self) -> bool {
+        self.partitions.values().all(|p| p.lanes.values().all(|lane| lane.state == State::Stopped))
+    }
+
+    /// The lane whose head is this busy ticket.
+    fn busy_lane(&mut self, ticket: Ticket, key: &JobKey) -> Option<&mut Lane<J>> {
+        let lanes = self.partitions.get_mut(&ticket.partition).filter(|p| p.tenure == ticket.tenure)?;
+        lanes
+            .lanes
+            .get_mut(key)
+            .filter(|l| l.state == State::Busy && l.jobs.front().is_some_and(|h| h.offset == ticket.offset))
+    }
+
+    /// A busy lane stands still, with its head in place.
+    fn settle(&mut self, ticket: Ticket, key: &JobKey, state: State) {
+        if let Some(lane) = self.busy_lane(ticket, key) {
+            lane.state = state;
+            let lanes = self.partitions.get_mut(&ticket.partition).expect("the lane was just found in it");
+            lanes.busy -= 1;
+        }
+    }
+
+    fn wake(&mut self, partition: Partition, tenure: Tenure, key: &JobKey, from: State) -> bool {
+        let Some(lanes) = self.partitions.get_mut(&partition).filter(|p| p.tenure == tenure) else { return false };
+        let Some(lane) = lanes.lanes.get_mut(key).filter(|l| l.state == from) else { return false };
+        lane.state = State::Ready;
+        self.head_changed(partition, key);
+        true
+    }
+
+    /// A lane that is not busy has a new head, or none: start it, read it, or forget the lane.
+    fn head_changed(&mut self, partition: Partition, key: &JobKey) {
+        let Some(lanes) = self.partitions.get_mut(&partition) else { return };
+        let Some(lane) = lanes.lanes.get_mut(key) else { return };
+        match lane.jobs.front() {
+            None => {
+                lanes.lanes.remove(key);
+            }
+            Some(Held { job: Some(_), .. }) => {
+                lane.state = State::Ready;
+                self.ready.push_back((partition, lanes.tenure, key.clone()));
+            }
+            Some(Held { job: None, .. }) => {
+                lane.state = State::Reading;
+                let offsets = lane.jobs.iter().take(self.limits.lane_jobs.max(1)).map(|h| h.offset).collect();
+                let (tenure, key) = (lanes.tenure, key.clone());
+                self.actions.push(LaneAction::Reread { partition, tenure, key, offsets });
+            }
+        }
+    }
+
+    /// Pauses a partition that became full, resumes one that is half empty again.
+    fn balance(&mut self, partition: Partition) {
+        let Some(lanes) = self.partitions.get_mut(&partition) else { return };
+        let limits = &self.limits;
+        let above = |share: usize| {
+            lanes.held_jobs * share >= limits.held_jobs
+                || lanes.held_bytes * share >= limits.held_bytes
+                || lanes.known_jobs * share >= limits.known_jobs
+        };
+        if !lanes.full && above(1) {
+            lanes.full = true;
+            self.actions.push(LaneAction::Pause(partition));
+        } else if lanes.full && !above(2) {
+            lanes.full = false;
+            self.actions.push(LaneAction::Resume(partition));
+        }
+    }
+}
+
+impl<J> PartitionLanes<J> {
+    fn new(tenure: Tenure) -> Self {
+        let lanes = HashMap::new();
+        Self { tenure, lanes, held_jobs: 0, held_bytes: 0, known_jobs: 0, busy: 0, full: false, draining: false }
+    }
+
+    fn drop_head(&mut self, key: &JobKey) {
+        let head = self.lanes.get_mut(key).and_then(|lane| lane.jobs.pop_front()).expect("a busy lane has a head");
+        let (_, size) = head.job.expect("a job that ran was held");
+        self.known_jobs -= 1;
+        self.held_jobs -= 1;
+        self.held_bytes -= size;
+    }
+}
+
+impl<J> Lane<J> {
+    fn new(state: State) -> Self {
+        Self { jobs: VecDeque::new(), bare: 0, state }
+    }
+}
+
+#[cfg(test)]
+mod tests;

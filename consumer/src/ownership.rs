@@ -1,0 +1,369 @@
+//! Pure: whose partition it is. Group events and answers in, claim / open / drain / close out.
+//!
+//! Why a commit is a proof: the group takes it only from a current member in the current generation, so one that
+//! succeeds proves that this member still owned its partitions when the call began. The deadline counts from there.
+//!
+//! 1. Nothing is read or run for a partition before its claim is granted, and each claim is a new [`Tenure`].
+//! 2. A claim carries the generation of the assignment that asked for it, never "the current one".
+//! 3. A partition that stays keeps its tenure when the generation moves on under it.
+//! 4. A partition is given back only when it is drained or the drain's bound is over, and after its last commit.
+//! 5. Word about a tenure that is over changes nothing.
+//! 6. A refused claim fails closed. Whether this worker is stale or the group began anew is told by a proof, and the epoch
+//!    is never raised from here.
+
+use std::{collections::BTreeMap, mem, time::Duration};
+
+use keylane_producer::Partition;
+
+use crate::{
+    clock::BootTime,
+    fence::{Generation, MemberId},
+    group::Assignment,
+    lanes::Tenure,
+    store::ClaimRefused,
+};
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnershipLimits {
+    /// The group gives a silent member's partitions away after this long.
+    pub session: Duration,
+    /// The worker stops this much earlier: clock drift and the tail of an effect outside the store. The row covers the
+    /// store itself. Default 500 ms.
+    pub margin: Duration,
+    /// How long running jobs may go on after a partition was asked back. Default 10 s.
+    pub drain: Duration,
+    /// Before a refused or failed claim is tried again; the worker adds jitter. Default 500 ms.
+    pub claim_again: Duration,
+}
+
+/// What a partition is to this worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holding {
+    /// Assigned; the store was asked and has not answered.
+    Claiming,
+    /// Claimed: its jobs run.
+    Held,
+    /// Asked back: what runs may end until then, nothing starts.
+    Draining {
+        /// When the bound is over.
+        until: BootTime,
+    },
+    /// Drained: last commit and release are under way.
+    Closing,
+    /// The store refused; nothing runs.
+    Refused(ClaimRefused),
+    /// The store's row is ahead although the group took this member's commit: the group began anew. Only an operator's
+    /// `keylane fence reset` ends this.
+    FenceAhead,
+}
+
+/// What the world outside has to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Ask the store for the partition, not before `after` has passed.
+    Claim {
+        /// Which.
+        partition: Partition,
+        /// The tenure that the claim is for.
+        tenure: Tenure,
+        /// To claim with.
+        member: MemberId,
+        /// To claim with.
+        generation: Generation,
+        /// How long to wait first.
+        after: Duration,
+    },
+    /// The claim stands: read from the committed offset and run.
+    Open(Partition, Tenure),
+    /// Start nothing more of it, let what runs end; then say [`Ownership::drained`].
+    Drain(Partition, Tenure),
+    /// Stop what still runs, its word does not count: the partition is not ours any more, or the drain took too long.
+    Abandon(Partition, Tenure),
+    /// Commit the watermark a last time, hand over in the store if `clean`, release it; then [`Ownership::closed`].
+    Close {
+        /// Which.
+        partition: Partition,
+        /// Whose last acts these are; `None`: there was no claim, only release it.
+        tenure: Option<Tenure>,
+        /// Whether everything that started has ended.
+        clean: bool,
+    },
+    /// Commit now, as a proof.
+    Prove,
+    /// Leave the group and join it anew, after this long.
+    Rejoin(Duration),
+    /// Tell the operator: the group began anew below the row of this partition.
+    FenceIsAhead(Partition),
+    /// Everything is given back: leave the group.
+    Leave,
+}
+
+/// The ownership of one worker.
+#[derive(Debug)]
+pub struct Ownership {
+    limits: OwnershipLimits,
+    membership: Option<(MemberId, Generation)>,
+    holdings: BTreeMap<Partition, Hold>,
+    next_tenure: u64,
+    ending: bool,
+    left: bool,
+    /// A rejoin was asked for and has not begun.
+    rejoining: bool,
+}
+
+#[derive(Debug)]
+struct Hold {
+    tenure: Tenure,
+    /// As it was when the partition was assigned.
+    generation: Generation,
+    state: Holding,
+}
+
+impl Ownership {
+    /// A worker that is no member yet.
+    pub fn new(limits: OwnershipLimits) -> Self {
+        Self {
+            limits,
+            membership: None,
+            holdings: BTreeMap::new(),
+            next_tenure: 1,
+            ending: false,
+            left: false,
+            rejoining: false,
+        }
+    }
+
+    /// The group gave partitions.
+    pub fn assigned(&mut self, assignment: &Assignment) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.membership = Some((assignment.member.clone(), assignment.generation));
+        self.rejoining = false;
+        if assignment.replaces_all {
+            let gone: Vec<_> = self.holdings.keys().filter(|p| !assignment.partitions.contains(p)).copied().collect();
+            actions.extend(self.lost(&gone));
+        }
+        for &partition in &assignment.partitions {
+            if self.ending {
+                actions.push(Action::Close { partition, tenure: None, clean: true });
+                continue;
+            }
+            if let Some(old) = self.holdings.get(&partition) {
+                // Given anew without having been asked back: it may have been somebody else's in between.
+                actions.push(Action::Abandon(partition, old.tenure));
+            }
+            actions.push(self.claim(partition, assignment.generation, Duration::ZERO));
+        }
+        actions
+    }
+
+    /// The group's number moved on under partitions that stay.
+    pub fn moved_on(&mut self, member: MemberId, generation: Generation) {
+        self.membership = Some((member, generation));
+    }
+
+    /// The store granted a claim.
+    pub fn claim_granted(&mut self, partition: Partition, tenure: Tenure) -> Vec<Action> {
+        match self.hold(partition, tenure) {
+            Some(hold) if hold.state == Holding::Claiming => {
+                hold.state = Holding::Held;
+                // The commit that follows keeps the group from being deleted while it is empty, and proves.
+                vec![Action::Open(partition, tenure), Action::Prove]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The store refused a claim: fail closed, and find out by a proof what it means.
+    pub fn claim_refused(&mut self, partition: Partition, tenure: Tenure, why: ClaimRefused) -> Vec<Action> {
+        match self.hold(partition, tenure) {
+            Some(hold) if hold.state == Holding::Claiming => {
+                hold.state = Holding::Refused(why);
+                vec![Action::Prove]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The store did not answer a claim: try again as long as the partition is assigned.
+    pub fn claim_failed(&mut self, partition: Partition, tenure: Tenure) -> Vec<Action> {
+        let again = self.limits.claim_again;
+        match self.hold(partition, tenure) {
+            Some(hold) if hold.state == Holding::Claiming => {
+                let generation = hold.generation;
+                vec![self.claim(partition, generation, again)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// A commit that began at `t0` succeeded in `generation`. Returns the deadline that it proves, and what follows for
+    /// claims that were refused.
+    pub fn proved(&mut self, t0: BootTime, generation: Generation) -> (BootTime, Vec<Action>) {
+        let until = t0.plus(self.limits.session.saturating_sub(self.limits.margin));
+        let again = self.limits.claim_again;
+        let mut actions = Vec::new();
+        let mut rejoin = false;
+        for (&partition, hold) in &mut self.holdings {
+            let Holding::Refused(why) = hold.state else { continue };
+            if why == ClaimRefused::RowAhead && hold.generation == generation {
+                // My generation is current and the row is ahead of it: the group went back.
+                hold.state = Holding::FenceAhead;
+                actions.push(Action::FenceIsAhead(partition));
+            } else {
+                rejoin = true;
+            }
+        }
+        if rejoin && !mem::replace(&mut self.rejoining, true) {
+            actions.push(Action::Rejoin(again));
+        }
+        (until, actions)
+    }
+
+    /// The group does not know this member any more: everything is lost.
+    pub fn disowned(&mut self) -> Vec<Action> {
+        self.membership = None;
+        self.rejoining = false;
+        let all: Vec<_> = self.holdings.keys().copied().collect();
+        self.lost(&all)
+    }
+
+    /// The group asks for partitions back.
+    pub fn revoking(&mut self, now: BootTime, partitions: &[Partition]) -> Vec<Action> {
+        partitions.iter().filter_map(|&partition| self.give_back(now, partition)).collect()
+    }
+
+    /// Partitions are gone without asking.
+    pub fn lost(&mut self, partitions: &[Partition]) -> Vec<Action> {
+        let lost = partitions.iter().filter_map(|p| Some((*p, self.holdings.remove(p)?.tenure)));
+        let mut actions: Vec<_> = lost.map(|(partition, tenure)| Action::Abandon(partition, tenure)).collect();
+        actions.extend(self.leave_if_done());
+        actions
+    }
+
+    /// Everything of a draining partition has ended and is written.
+    pub fn drained(&mut self, partition: Partition, tenure: Tenure) -> Vec<Action> {
+        match self.hold(partition, tenure) {
+            Some(hold) if matches!(hold.state, Holding::Draining { .. }) => {
+                hold.state = Holding::Closing;
+                vec![Action::Close { partition, tenure: Some(tenure), clean: true }]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The last commit of a partition is done and it is released.
+    pub fn closed(&mut self, partition: Partition, tenure: Tenure) -> Vec<Action> {
+        if self.hold(partition, tenure).is_some() {
+            self.holdings.remove(&partition);
+        }
+        self.leave_if_done().into_iter().collect()
+    }
+
+    /// Time passed: drains whose bound is over are cut short.
+    pub fn tick(&mut self, now: BootTime) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for (&partition, hold) in &mut self.holdings {
+            if matches!(hold.state, Holding::Draining { until } if now >= until) {
+                hold.state = Holding::Closing;
+                actions.push(Action::Abandon(partition, hold.tenure));
+                actions.push(Action::Close { partition, tenure: Some(hold.tenure), clean: false });
+            }
+        }
+        actions
+    }
+
+    /// The worker was asked to end: give everything back, take nothing new, then leave.
+    pub fn end(&mut self, now: BootTime) -> Vec<Action> {
+        self.ending = true;
+        let all: Vec<_> = self.holdings.keys().copied().collect();
+        let mut actions = self.revoking(now, &all);
+        actions.extend(self.leave_if_done());
+        actions
+    }
+
+    /// The worker was told to end at once: what runs is cut short.
+    pub fn force(&mut self) -> Vec<Action> {
+        self.ending = true;
+        let mut actions = Vec::new();
+        self.holdings.retain(|&partition, hold| {
+            let ran = matches!(hold.state, Holding::Held | Holding::Draining { .. });
+            if ran {
+                hold.state = Holding::Closing;
+                actions.push(Action::Abandon(partition, hold.tenure));
+                actions.push(Action::Close { partition, tenure: Some(hold.tenure), clean: false });
+            }
+            hold.state == Holding::Closing
+        });
+        actions.extend(self.leave_if_done());
+        actions
+    }
+
+    /// Who this worker is in the group, for commits.
+    pub fn membership(&self) -> Option<&(MemberId, Generation)> {
+        self.membership.as_ref()
+    }
+
+    /// What each assigned partition is to this worker.
+    pub fn holdings(&self) -> impl Iterator<Item = (Partition, Tenure, Holding)> {
+        self.holdings.iter().map(|(&partition, hold)| (partition, hold.tenure, hold.state))
+    }
+
+    /// What this partition is, in this tenure.
+    pub fn holding(&self, partition: Partition, tenure: Tenure) -> Option<Holding> {
+        self.holdings.get(&partition).filter(|h| h.tenure == tenure).map(|h| h.state)
+    }
+
+    /// When [`Ownership::tick`] has something to do next.
+    pub fn next_tick(&self) -> Option<BootTime> {
+        let drains = self.holdings.values().filter_map(|h| match h.state {
+            Holding::Draining { until } => Some(until),
+            _ => None,
+        });
+        drains.min()
+    }
+
+    fn hold(&mut self, partition: Partition, tenure: Tenure) -> Option<&mut Hold> {
+        self.holdings.get_mut(&partition).filter(|h| h.tenure == tenure)
+    }
+
+    /// A new tenure, at the generation of the assignment.
+    fn claim(&mut self, partition: Partition, generation: Generation, after: Duration) -> Action {
+        let tenure = Tenure(self.next_tenure);
+        self.next_tenure += 1;
+        self.holdings.insert(partition, Hold { tenure, generation, state: Holding::Claiming });
+        let member = self.membership.as_ref().expect("partitions come to members only").0.clone();
+        Action::Claim { partition, tenure, member, generation, after }
+    }
+
+    fn give_back(&mut self, now: BootTime, partition: Partition) -> Option<Action> {
+        let until = now.plus(self.limits.drain);
+        let Some(hold) = self.holdings.get_mut(&partition) else {
+            return Some(Action::Close { partition, tenure: None, clean: true });
+        };
+        match hold.state {
+            Holding::Held => {
+                hold.state = Holding::Draining { until };
+                Some(Action::Drain(partition, hold.tenure))
+            }
+            // Nothing ran: a claim that is granted later belongs to a tenure that is over, and the next owner's
+            // generation is higher.
+            Holding::Claiming | Holding::Refused(_) | Holding::FenceAhead => {
+                self.holdings.remove(&partition);
+                Some(Action::Close { partition, tenure: None, clean: true })
+            }
+            Holding::Draining { .. } | Holding::Closing => None,
+        }
+    }
+
+    fn leave_if_done(&mut self) -> Option<Action> {
+        if self.ending && self.holdings.is_empty() && !self.left {
+            self.left = true;
+            return Some(Action::Leave);
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;
