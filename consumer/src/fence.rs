@@ -185,7 +185,11 @@ impl Lease {
         &self.clock
     }
 
-    fn check(&self) -> Result<(), Fenced> {
+    /// Looks whether this worker may act at all.
+    ///
+    /// # Errors
+    /// [`Fenced`], with the reason.
+    pub fn check(&self) -> Result<(), Fenced> {
         if self.ended.load(Ordering::Acquire) {
             return Err(Fenced::Ending);
         }

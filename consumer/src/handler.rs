@@ -4,7 +4,7 @@
 //! the fenced transaction) or as a result (JSON that is stored under the fence); whatever else it does happens at least
 //! once. Adapters: any `Handler` in Rust; [`child`], a process that speaks JSON lines.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use keylane_producer::{Attempt, Job, Offset, Partition};
@@ -36,7 +36,7 @@ where
 #[derive(Debug)]
 pub struct JobContext {
     /// What was enqueued.
-    pub job: Job,
+    pub job: Arc<Job>,
     /// Where it lies.
     pub partition: Partition,
     /// Its place there.

@@ -10,12 +10,16 @@ pub mod fence;
 pub mod group;
 pub mod handler;
 pub mod lanes;
+pub mod notice;
 pub mod ownership;
 pub mod retry;
 pub mod store;
 pub mod watermark;
+pub mod worker;
 
 pub use error::Error;
 pub use fence::{Fence, FenceToken, Fenced, Generation, Permit};
 pub use handler::{Done, Handler, JobContext, Outcome, Retry};
+pub use notice::Notice;
 pub use store::{Effect, FencedStore};
+pub use worker::{Parts, Summary, Worker, WorkerHandle, WorkerSettings};

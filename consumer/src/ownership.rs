@@ -197,6 +197,18 @@ impl Ownership {
         }
     }
 
+    /// The store refused a write of a tenure that the group had not taken away: its row has another owner. Fail closed and
+    /// find out by a proof.
+    pub fn fenced(&mut self, partition: Partition, tenure: Tenure) -> Vec<Action> {
+        match self.hold(partition, tenure) {
+            Some(hold) => {
+                hold.state = Holding::Refused(ClaimRefused::EqualGeneration);
+                vec![Action::Abandon(partition, tenure), Action::Prove]
+            }
+            None => Vec::new(),
+        }
+    }
+
     /// A commit that began at `t0` succeeded in `generation`. Returns the deadline that it proves, and what follows for
     /// claims that were refused.
     pub fn proved(&mut self, t0: BootTime, generation: Generation) -> (BootTime, Vec<Action>) {

@@ -14,7 +14,7 @@
 //! 5. **Markers stay small**: ranges of offsets, joined below the watermark.
 
 use bytes::Bytes;
-use keylane_producer::{Attempt, GroupName, JobId, JobKey, Offset, Partition, QueueIdentity, Timestamp};
+use keylane_producer::{Attempt, GroupName, Job, JobId, JobKey, Offset, Partition, QueueIdentity, Timestamp};
 use std::sync::Arc;
 
 use crate::{
@@ -172,6 +172,8 @@ pub struct PartitionWrite<S: FencedStore> {
     pub fence: Arc<Fence>,
     /// In offset order for each key.
     pub jobs: Vec<JobWrite<S>>,
+    /// Records that are no jobs of this partition: each gets its marker and a row in quarantine.
+    pub quarantined: Vec<Quarantined>,
     /// Everything below it is finished: markers below are joined into one.
     pub watermark: Offset,
     /// Stopped keys that were released and are running again: their rows go, if the version still matches.
@@ -182,14 +184,23 @@ pub struct PartitionWrite<S: FencedStore> {
 pub struct JobWrite<S: FencedStore> {
     /// Its place.
     pub offset: Offset,
-    /// Its key.
-    pub key: JobKey,
-    /// Its name.
-    pub id: JobId,
+    /// The job, for its id and key.
+    pub job: Arc<Job>,
     /// Which try finished it.
     pub attempt: Attempt,
     /// What to write beside the marker.
     pub write: Write<S>,
+}
+
+/// A record that cannot be run: no key, a key of another partition, headers that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    /// Its place; the record itself stays in the log.
+    pub offset: Offset,
+    /// Its key, as it was.
+    pub key: Option<Bytes>,
+    /// Which rule it broke.
+    pub reason: Box<str>,
 }
 
 /// What a finished job leaves in the store.
@@ -202,8 +213,6 @@ pub enum Write<S: FencedStore> {
     Result(Bytes),
     /// No marker: the job could not be done, and its key stops here.
     Stop(StopReason),
-    /// No effect, but the marker and a row in quarantine: a record that cannot be a job of this partition.
-    Quarantine(Box<str>),
 }
 
 /// Writes a job's effect with the fenced transaction. It may be called again if the transaction had to begin anew (the

@@ -1,0 +1,176 @@
+//! The running whole: the loop that ties group, lanes, handlers and store.
+//!
+//! ```text
+//! polling ──group events──▶ desk ──starts──▶ runner (handlers)
+//!                            │ ◀──ended──────┘
+//!                            ├──batches──▶ scribe (fenced writes)     ──written──▶ desk
+//!                            ├──commits──▶ prover (commits, closes)   ──proved───▶ desk
+//!                            └──orders───▶ clerk (claims, rereads)    ──answers──▶ desk
+//! ```
+//!
+//! 1. The desk owns all state and decides with the pure machines; it never waits for broker, store or handler.
+//! 2. The polling thread polls and runs nothing else. Commits run on the prover's thread, writes on the scribe's.
+//! 3. Each of scribe and prover has at most one order in hand; what comes meanwhile waits at the desk and goes as one:
+//!    that is the group commit.
+//! 4. Handlers run on a runtime of their own; one that burns all its threads delays no poll, proof, or write.
+
+mod clerk;
+mod desk;
+mod polling;
+mod prover;
+mod runner;
+mod scribe;
+mod settings;
+mod tenancy;
+
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use keylane_producer::{GroupName, Log, QueueIdentity};
+
+pub use self::settings::WorkerSettings;
+use crate::{
+    clock::Clock,
+    error::{Detail, Error},
+    fence::Lease,
+    group::Group,
+    handler::Handler,
+    notice::Notice,
+    store::FencedStore,
+};
+
+/// What a worker runs on.
+pub struct Parts<S, H> {
+    /// The queue, as its log describes it.
+    pub queue: QueueIdentity,
+    /// The consumer group.
+    pub group_name: GroupName,
+    /// Its membership.
+    pub group: Box<dyn Group>,
+    /// For reading records again.
+    pub log: Box<dyn Log>,
+    /// Where claims are held and effects written.
+    pub store: S,
+    /// The user's part.
+    pub handler: H,
+    /// What time it is.
+    pub clock: Clock,
+}
+
+/// A worker that is ready to run.
+pub struct Worker<S: FencedStore, H> {
+    settings: WorkerSettings,
+    parts: Parts<S, H>,
+    requests: (Sender<Request>, Receiver<Request>),
+}
+
+/// What can be asked of a running worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Request {
+    End,
+    Force,
+}
+
+/// Asks a running worker to end, from any thread.
+#[derive(Clone, Debug)]
+pub struct WorkerHandle(Sender<Request>);
+
+impl WorkerHandle {
+    /// Take nothing new, let running jobs end inside the drain's bound, give everything back, leave.
+    pub fn end(&self) {
+        let _ = self.0.try_send(Request::End); // full: it was asked before
+    }
+
+    /// End now: what runs is cut short and runs again on the next owner.
+    pub fn force(&self) {
+        let _ = self.0.try_send(Request::Force);
+    }
+}
+
+/// How a worker ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Jobs whose write was applied by this worker.
+    pub applied: u64,
+    /// Jobs that turned out to be applied before (an unknown outcome, tried again).
+    pub already_done: u64,
+    /// Tries that failed and were repeated.
+    pub retried: u64,
+    /// Keys that stopped.
+    pub stopped: u64,
+    /// Finished jobs that the store refused, or that were dropped because their partition was lost.
+    pub refused: u64,
+    /// Jobs that were still running when the worker ended; they run again on the next owner.
+    pub cut_short: u64,
+    /// With `until_empty`: keys of the queue that stand still, which only a person can release.
+    pub keys_left: u64,
+    /// Whether everything was drained, committed and given back.
+    pub clean: bool,
+}
+
+impl<S: FencedStore, H: Handler<S>> Worker<S, H> {
+    /// Ties the parts.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the settings do not fit together; it names which and why.
+    pub fn new(settings: WorkerSettings, parts: Parts<S, H>) -> Result<Self, Error> {
+        settings.check()?;
+        Ok(Self { settings, parts, requests: bounded(4) })
+    }
+
+    /// To end it from elsewhere.
+    pub fn handle(&self) -> WorkerHandle {
+        WorkerHandle(self.requests.0.clone())
+    }
+
+    /// Runs until it is asked to end, or cannot go on. `notices` is called on the desk's thread: be quick.
+    ///
+    /// # Errors
+    /// What ended it, other than a request: the identity differs from the pinned one, the broker or store refused for
+    /// good, an invariant broke. Broker or store being away is no reason to end.
+    pub fn run(self, notices: impl FnMut(Notice) + Send + 'static) -> Result<Summary, Error> {
+        let Self { settings, parts, requests } = self;
+        let lease = Lease::with_guards(parts.clock.clone(), settings.poll_limit, settings.guards);
+        let open = || parts.store.open(&parts.queue, &parts.group_name);
+        let (writing, claiming, closing) = (open()?, open()?, open()?);
+        let control = parts.group.control();
+
+        let runner = runner::Runner::new(&settings, parts.handler, parts.clock.clone())?;
+        let clerk = clerk::Clerk::<S>::new(parts.log, claiming, Arc::clone(&control), parts.queue.clone());
+        let mail = desk::Mail {
+            polled: polling::begin(parts.group, Arc::clone(&lease))?,
+            clerk: thread("clerk", |orders, answers| clerk.serve(&orders, &answers))?,
+            scribe: thread("scribe", |orders, answers| scribe::serve::<S>(writing, &orders, &answers))?,
+            prover: {
+                let (control, clock) = (Arc::clone(&control), parts.clock.clone());
+                thread("prover", move |orders, answers| {
+                    prover::serve::<S>(&*control, closing, &clock, &orders, &answers)
+                })?
+            },
+            requests: requests.1,
+        };
+        desk::Desk::new(settings, parts.queue, lease, control, runner, Box::new(notices)).run(&mail)
+    }
+}
+
+/// A thread that carries out orders one after another and answers each.
+pub(crate) struct Office<O, A> {
+    orders: Sender<O>,
+    answers: Receiver<A>,
+}
+
+/// One order in hand and one on the table; the desk keeps further ones to itself, so its sends never wait.
+const ORDERS: usize = 2;
+
+fn thread<O: Send + 'static, A: Send + 'static>(
+    name: &str,
+    serve: impl FnOnce(Receiver<O>, Sender<A>) + Send + 'static,
+) -> Result<Office<O, A>, Error> {
+    let (orders, their_orders) = bounded(ORDERS);
+    let (their_answers, answers) = bounded(ORDERS);
+    std::thread::Builder::new()
+        .name(format!("keylane-{name}"))
+        .spawn(move || serve(their_orders, their_answers))
+        .map_err(|e| Error::Unavailable(Detail::new(format!("cannot start the thread '{name}'")).because(e)))?;
+    Ok(Office { orders, answers })
+}

@@ -1,0 +1,132 @@
+//! The clerk: what must not be done on the desk because it waits for store or log, one order after another.
+
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender};
+use keylane_producer::{JobKey, Log, Offset, Partition, QueueIdentity, StoredRecord};
+
+use crate::{
+    error::Error,
+    fence::{Fence, Fenced},
+    group::GroupControl,
+    lanes::{Tenure, Ticket},
+    store::{Candidate, ClaimError, Claimed, FencedStore, PartitionOverview, StoppedKey, StoreSession},
+};
+
+/// What the clerk is asked.
+pub(crate) enum Order {
+    /// Claim a partition, and ask the group how far it is.
+    Claim { candidate: Candidate, tenure: Tenure },
+    /// Note that these jobs are about to start.
+    Starting { fence: Arc<Fence>, tickets: Vec<Ticket> },
+    /// Read these records again.
+    Reread { partition: Partition, tenure: Tenure, key: JobKey, offsets: Vec<Offset> },
+    /// Look whether a person released a key of these partitions.
+    Look(Vec<Partition>),
+    /// Look whether every job of the queue is finished.
+    Survey,
+}
+
+/// What became of it.
+pub(crate) enum Answer {
+    Claimed {
+        partition: Partition,
+        tenure: Tenure,
+        outcome: Result<(Claimed, Option<Offset>), ClaimError>,
+    },
+    Started {
+        tickets: Vec<Ticket>,
+        outcome: Result<Result<(), Fenced>, Error>,
+    },
+    Reread {
+        partition: Partition,
+        tenure: Tenure,
+        key: JobKey,
+        offsets: Vec<Offset>,
+        outcome: Result<Vec<StoredRecord>, Error>,
+    },
+    Looked(Result<Vec<(Partition, StoppedKey)>, Error>),
+    Surveyed(Result<Vec<Remaining>, Error>),
+}
+
+/// What is left to do in a partition, as group, log and store tell.
+pub(crate) struct Remaining {
+    pub(crate) partition: Partition,
+    /// Whether the group committed up to the end of the log.
+    pub(crate) finished: bool,
+    /// Keys that stand still.
+    pub(crate) stopped: usize,
+}
+
+/// Holds one connection to the store and one to the log.
+pub(crate) struct Clerk<S: FencedStore> {
+    log: Box<dyn Log>,
+    store: S::Session,
+    group: Arc<dyn GroupControl>,
+    queue: QueueIdentity,
+}
+
+impl<S: FencedStore> Clerk<S> {
+    pub(crate) fn new(
+        log: Box<dyn Log>,
+        store: S::Session,
+        group: Arc<dyn GroupControl>,
+        queue: QueueIdentity,
+    ) -> Self {
+        Self { log, store, group, queue }
+    }
+
+    /// Serves until the desk is gone.
+    pub(crate) fn serve(mut self, orders: &Receiver<Order>, answers: &Sender<Answer>) {
+        for order in orders {
+            if answers.send(self.carry_out(order)).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, order: Order) -> Answer {
+        match order {
+            Order::Claim { candidate, tenure } => {
+                let partition = candidate.partition;
+                Answer::Claimed { partition, tenure, outcome: self.claim(&candidate) }
+            }
+            Order::Starting { fence, tickets } => {
+                let offsets: Vec<_> = tickets.iter().map(|t| t.offset).collect();
+                Answer::Started { outcome: self.store.starting(&fence, &offsets), tickets }
+            }
+            Order::Reread { partition, tenure, key, offsets } => {
+                let outcome = self.log.read_at(&self.queue, partition, &offsets).map_err(Error::from);
+                Answer::Reread { partition, tenure, key, offsets, outcome }
+            }
+            Order::Look(partitions) => Answer::Looked(self.look(&partitions)),
+            Order::Survey => Answer::Surveyed(self.survey()),
+        }
+    }
+
+    fn claim(&mut self, candidate: &Candidate) -> Result<(Claimed, Option<Offset>), ClaimError> {
+        let claimed = self.store.claim(candidate)?;
+        let committed = self.group.committed(&[candidate.partition])?;
+        Ok((claimed, committed.get(&candidate.partition).copied().flatten()))
+    }
+
+    fn look(&mut self, partitions: &[Partition]) -> Result<Vec<(Partition, StoppedKey)>, Error> {
+        if self.store.changed()? { self.store.released(partitions) } else { Ok(Vec::new()) }
+    }
+
+    fn survey(&mut self) -> Result<Vec<Remaining>, Error> {
+        let all: Vec<_> = self.queue.partitions.all().collect();
+        let committed = self.group.committed(&all)?;
+        let overview = self.store.overview()?;
+        let stopped =
+            |p| overview.iter().filter(|o: &&PartitionOverview| o.partition == p).map(|o| o.stopped.len()).sum();
+        all.into_iter()
+            .map(|partition| {
+                let bounds = self.log.bounds(&self.queue, partition)?;
+                let done = committed.get(&partition).copied().flatten().unwrap_or(Offset(0));
+                let finished = done >= bounds.end || bounds.start == bounds.end;
+                Ok(Remaining { partition, finished, stopped: stopped(partition) })
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,346 @@
+//! The desk: owns all state of a worker, decides with the pure machines, gives orders, takes answers. It never waits for
+//! broker, store or handler.
+//!
+//! - `desk.rs`: the loop, the timers, what is asked from outside
+//! - [`holding`]: assignments, claims, revokes: carries out what `ownership` decides
+//! - [`jobs`]: records in, starts, ends, tries
+//! - [`writing`]: finished jobs to the scribe, and back
+//! - [`proving`]: commits, deadlines, closes
+
+mod holding;
+mod jobs;
+mod proving;
+mod writing;
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    mem,
+    sync::Arc,
+    time::Duration,
+};
+
+use crossbeam_channel::{Receiver, Select};
+use keylane_producer::{Job, JobKey, Partition, QueueIdentity};
+
+use crate::{
+    clock::{BootTime, Clock},
+    error::Error,
+    fence::Lease,
+    group::GroupControl,
+    handler::Handler,
+    lanes::{Lanes, Ticket},
+    notice::Notice,
+    ownership::{Action, Ownership},
+    store::FencedStore,
+    worker::{
+        Office, Request, Summary, WorkerSettings,
+        clerk::{self, Answer},
+        desk::{jobs::Run, writing::Outbox},
+        polling::Polled,
+        prover::{self, Proved},
+        runner::Runner,
+        scribe::Written,
+        tenancy::Tenancy,
+    },
+};
+
+/// Where answers come from and orders go.
+pub(crate) struct Mail<S: FencedStore> {
+    pub(crate) polled: Receiver<Polled>,
+    pub(crate) clerk: Office<clerk::Order, Answer>,
+    pub(crate) scribe: Office<Vec<crate::store::PartitionWrite<S>>, Written<S>>,
+    pub(crate) prover: Office<prover::Order, Proved>,
+    pub(crate) requests: Receiver<Request>,
+}
+
+pub(crate) struct Desk<S: FencedStore, H> {
+    settings: WorkerSettings,
+    queue: QueueIdentity,
+    clock: Clock,
+    lease: Arc<Lease>,
+    control: Arc<dyn GroupControl>,
+    runner: Runner<S, H>,
+    notices: Box<dyn FnMut(Notice) + Send>,
+
+    ownership: Ownership,
+    lanes: Lanes<Arc<Job>>,
+    tenancies: HashMap<Partition, Tenancy>,
+    /// Since when partitions wait for their claim.
+    assigned_at: HashMap<Partition, BootTime>,
+    running: HashMap<Ticket, Run>,
+    /// Failed tries of jobs that will be tried again.
+    failures: HashMap<Ticket, u32>,
+    /// Lanes that wait for another try.
+    keys_waiting: HashMap<Ticket, JobKey>,
+    /// Jobs that may have killed a worker, waiting to run one at a time; and the one that does.
+    suspects: VecDeque<Ticket>,
+    suspect: Option<Ticket>,
+
+    outbox: Outbox<S>,
+    /// Orders that wait until the office has a free hand.
+    for_clerk: VecDeque<clerk::Order>,
+    for_prover: VecDeque<prover::Order>,
+    clerk_busy: bool,
+    prover_busy: bool,
+    surveying: bool,
+
+    timers: BTreeMap<(BootTime, u64), Timer>,
+    timers_set: u64,
+    next_proof: BootTime,
+    next_look: BootTime,
+    halted: Option<BootTime>,
+    away: HashMap<&'static str, BootTime>,
+    end_by: Option<BootTime>,
+    left: bool,
+    summary: Summary,
+}
+
+/// What happens later.
+enum Timer {
+    Retry(Ticket),
+    Act(Action),
+    Rejoin,
+}
+
+/// How many messages of one kind are taken before the desk acts: large enough to make batches, small enough that no
+/// other kind waits long.
+const TAKE: usize = 1_024;
+/// After the drain's bound: for the last commits and the leave.
+const LAST_ACTS: Duration = Duration::from_secs(5);
+/// The same after a forced end.
+const FORCED: Duration = Duration::from_secs(2);
+/// How often a worker that ends when the queue is empty looks.
+const SURVEY: Duration = Duration::from_millis(200);
+
+impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
+    pub(crate) fn new(
+        settings: WorkerSettings,
+        queue: QueueIdentity,
+        lease: Arc<Lease>,
+        control: Arc<dyn GroupControl>,
+        runner: Runner<S, H>,
+        notices: Box<dyn FnMut(Notice) + Send>,
+    ) -> Self {
+        let clock = lease.clock().clone();
+        let now = clock.now();
+        Self {
+            ownership: Ownership::new(settings.ownership),
+            lanes: Lanes::new(settings.lanes),
+            settings,
+            queue,
+            clock,
+            lease,
+            control,
+            runner,
+            notices,
+            tenancies: HashMap::new(),
+            assigned_at: HashMap::new(),
+            running: HashMap::new(),
+            failures: HashMap::new(),
+            keys_waiting: HashMap::new(),
+            suspects: VecDeque::new(),
+            suspect: None,
+            outbox: Outbox::default(),
+            for_clerk: VecDeque::new(),
+            for_prover: VecDeque::new(),
+            clerk_busy: false,
+            prover_busy: false,
+            surveying: false,
+            timers: BTreeMap::new(),
+            timers_set: 0,
+            next_proof: now,
+            next_look: now,
+            halted: None,
+            away: HashMap::new(),
+            end_by: None,
+            left: false,
+            summary: Summary::default(),
+        }
+    }
+
+    pub(crate) fn run(mut self, mail: &Mail<S>) -> Result<Summary, Error> {
+        let outcome = self.work(mail);
+        // Whatever still runs may not act any more.
+        self.lease.end();
+        for tenancy in self.tenancies.values() {
+            tenancy.cancel.cancel();
+        }
+        self.summary.cut_short += self.running.len() as u64;
+        outcome?;
+        self.summary.clean = self.left && self.summary.cut_short == 0;
+        (self.notices)(Notice::Left);
+        Ok(self.summary)
+    }
+
+    fn work(&mut self, mail: &Mail<S>) -> Result<(), Error> {
+        while !self.left && self.end_by.is_none_or(|by| self.clock.now() < by) {
+            self.wait(mail);
+            self.take_in(mail)?;
+            let now = self.clock.now();
+            self.timers_due(now);
+            self.notice_standing(now);
+            self.start_jobs(now);
+            self.send_writes(mail, now);
+            self.settle_drains();
+            self.send_proofs(mail, now);
+            self.send_clerk(mail, now);
+        }
+        Ok(())
+    }
+
+    /// Until something comes, or something is due.
+    fn wait(&self, mail: &Mail<S>) {
+        let now = self.clock.now();
+        let soonest = [
+            Some(self.next_proof),
+            Some(self.next_look),
+            self.timers.keys().next().map(|&(at, _)| at),
+            self.ownership.next_tick(),
+            self.outbox.again,
+            self.end_by,
+        ];
+        let wake = soonest.into_iter().flatten().min().unwrap_or(BootTime::NEVER);
+        let limit = wake.since(now).min(self.settings.prove_every);
+        let mut select = Select::new();
+        select.recv(&self.runner.ends);
+        select.recv(&mail.polled);
+        select.recv(&mail.scribe.answers);
+        select.recv(&mail.prover.answers);
+        select.recv(&mail.clerk.answers);
+        select.recv(&mail.requests);
+        let _ = select.ready_timeout(limit); // either way it is looked at everything
+    }
+
+    fn take_in(&mut self, mail: &Mail<S>) -> Result<(), Error> {
+        for request in mail.requests.try_iter() {
+            self.requested(request);
+        }
+        // Losses first, so that no end or write of a lost partition is taken for a good one.
+        for polled in mail.polled.try_iter().take(TAKE) {
+            self.polled(polled)?;
+        }
+        for answer in mail.prover.answers.try_iter() {
+            self.prover_busy = false;
+            self.proved(answer)?;
+        }
+        for answer in mail.clerk.answers.try_iter() {
+            self.clerk_busy = false;
+            self.answered(answer)?;
+        }
+        for written in mail.scribe.answers.try_iter() {
+            self.written(written)?;
+        }
+        let ends: Vec<_> = self.runner.ends.try_iter().take(TAKE).collect();
+        for (ticket, end) in ends {
+            self.job_ended(ticket, end);
+        }
+        Ok(())
+    }
+
+    fn requested(&mut self, request: Request) {
+        let now = self.clock.now();
+        let actions = match request {
+            Request::End if self.end_by.is_none() => {
+                self.end_by = Some(now.plus(self.settings.ownership.drain + LAST_ACTS));
+                (self.notices)(Notice::Ending);
+                self.ownership.end(now)
+            }
+            Request::End => Vec::new(),
+            Request::Force => {
+                self.end_by = Some(now.plus(FORCED));
+                self.ownership.force()
+            }
+        };
+        self.carry_out(actions);
+    }
+
+    fn timers_due(&mut self, now: BootTime) {
+        let due = self.timers.split_off(&(now, u64::MAX));
+        for timer in mem::replace(&mut self.timers, due).into_values() {
+            match timer {
+                Timer::Retry(ticket) => self.retry_due(ticket),
+                Timer::Act(action) => self.carry_out(vec![action]),
+                Timer::Rejoin => self.control.rejoin(),
+            }
+        }
+        let actions = self.ownership.tick(now);
+        self.carry_out(actions);
+    }
+
+    fn set_timer(&mut self, at: BootTime, timer: Timer) {
+        self.timers_set += 1;
+        self.timers.insert((at, self.timers_set), timer);
+    }
+
+    /// Says once that nothing is admitted, and once that it goes on.
+    fn notice_standing(&mut self, now: BootTime) {
+        match (self.lease.check(), self.halted) {
+            (Err(why), None) if !self.tenancies.is_empty() && self.lease.until() != BootTime::ZERO => {
+                self.halted = Some(now);
+                (self.notices)(Notice::Halted(why));
+            }
+            (Ok(()), Some(since)) => {
+                self.halted = None;
+                (self.notices)(Notice::GoesOn(now.since(since)));
+            }
+            _ => {}
+        }
+    }
+
+    fn is_away(&mut self, what: &'static str, error: &Error) {
+        let now = self.clock.now();
+        let notices = &mut self.notices;
+        self.away.entry(what).or_insert_with(|| {
+            notices(Notice::Away { what, why: error.detail().chain() });
+            now
+        });
+    }
+
+    fn is_back(&mut self, what: &'static str) {
+        if let Some(since) = self.away.remove(what) {
+            (self.notices)(Notice::Back { what, after: self.clock.now().since(since) });
+        }
+    }
+
+    /// Gives the clerk its next order; claims before looks.
+    fn send_clerk(&mut self, mail: &Mail<S>, now: BootTime) {
+        if now >= self.next_look {
+            self.next_look = now.plus(self.settings.look_every);
+            if self.tenancies.values().any(|t| !t.stopped.is_empty()) {
+                self.for_clerk.push_back(clerk::Order::Look(self.tenancies.keys().copied().collect()));
+            }
+            if self.settings.until_empty && self.end_by.is_none() && !self.surveying && self.looks_empty() {
+                self.next_look = now.plus(SURVEY);
+                self.surveying = true;
+                self.for_clerk.push_back(clerk::Order::Survey);
+            }
+        }
+        if self.clerk_busy {
+            return;
+        }
+        if let Some(order) = self.for_clerk.pop_front() {
+            self.clerk_busy = mail.clerk.orders.send(order).is_ok();
+        }
+    }
+
+    /// Whether this worker knows of nothing that it could still do.
+    fn looks_empty(&self) -> bool {
+        self.running.is_empty()
+            && self.outbox.is_empty()
+            && self.lanes.only_stopped_left()
+            && self.tenancies.values().all(|t| t.watermark.position() >= t.end)
+    }
+
+    fn surveyed(&mut self, remaining: &[clerk::Remaining]) {
+        self.surveying = false;
+        let mut empty = self.looks_empty();
+        for left in remaining {
+            // Not finished but standing at a stopped key: mine, as the lanes say, or another worker's to wait for.
+            empty &= left.finished || left.stopped > 0;
+        }
+        if empty && self.end_by.is_none() {
+            self.summary.keys_left = remaining.iter().map(|left| left.stopped as u64).sum();
+            self.requested(Request::End);
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Records in, starts, ends, tries.
+
+use std::{collections::HashMap, sync::Arc};
+
+use keylane_producer::{Attempt, Job, JobKey, Offset, Partition, StoredRecord, partition_of};
+
+use super::{Desk, Timer};
+use crate::{
+    clock::BootTime,
+    error::Error,
+    fence::Fenced,
+    handler::{Done, Handler, JobContext, Outcome, Retry},
+    lanes::{LaneAction, Start, Tenure, Ticket},
+    notice::Notice,
+    retry::Decision,
+    store::{FencedStore, JobWrite, MAX_REASON_BYTES, Quarantined, StopReason, StopRule, Write},
+    worker::{clerk, runner::Ended},
+};
+
+/// A job that runs.
+pub(super) struct Run {
+    pub(super) job: Arc<Job>,
+    pub(super) attempt: Attempt,
+    since: BootTime,
+    told_overdue: bool,
+}
+
+impl Run {
+    /// A job that had ended, whose effect then failed.
+    pub(super) fn again<S: FencedStore>(job: &JobWrite<S>) -> Self {
+        Self { job: Arc::clone(&job.job), attempt: job.attempt, since: BootTime::ZERO, told_overdue: true }
+    }
+}
+
+impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
+    pub(super) fn records(&mut self, partition: Partition, records: Vec<StoredRecord>, position: Offset, end: Offset) {
+        let Some(tenancy) = self.tenancies.get_mut(&partition) else { return };
+        tenancy.end = tenancy.end.max(end);
+        let tenure = tenancy.tenure;
+        for StoredRecord { offset, record } in records {
+            let tenancy = self.tenancies.get_mut(&partition).expect("nothing here ends a tenancy");
+            if tenancy.is_done(offset) {
+                tenancy.watermark.advance(offset.next());
+                continue;
+            }
+            if !tenancy.watermark.deliver(offset) {
+                continue;
+            }
+            let (size, key) = (record.size(), record.key.clone());
+            let reason = match record.into_job(partition, offset) {
+                Ok(job) => {
+                    let belongs = partition_of(job.key.as_bytes(), self.queue.partitions);
+                    if belongs == partition {
+                        let job = Arc::new(job);
+                        self.lanes.offer(partition, tenure, offset, job.key.clone(), job, size);
+                        continue;
+                    }
+                    format!("key belongs to partition {belongs}: its producer hashes in another way")
+                }
+                Err(error) => error.detail().chain(),
+            };
+            (self.notices)(Notice::Quarantined { partition, offset, reason: reason.clone() });
+            self.outbox.quarantine(partition, Quarantined { offset, key, reason: cut(reason) });
+        }
+        if let Some(tenancy) = self.tenancies.get_mut(&partition) {
+            tenancy.watermark.advance(position);
+        }
+        self.lane_actions();
+    }
+
+    /// Starts what may start, as long as ownership is proved.
+    pub(super) fn start_jobs(&mut self, now: BootTime) {
+        if self.lease.check().is_err() {
+            return;
+        }
+        let mut to_record: HashMap<Partition, Vec<Ticket>> = HashMap::new();
+        while let Some(Start { ticket, job, .. }) = self.lanes.start() {
+            let deaths = self.tenancies.get(&ticket.partition).and_then(|t| t.deaths(ticket.offset));
+            let failures = self.failures.get(&ticket).copied().unwrap_or(0);
+            let attempt = Attempt(1 + failures + deaths.unwrap_or(0));
+            self.running.insert(ticket, Run { job, attempt, since: now, told_overdue: false });
+            match deaths {
+                None => self.run_job(ticket),
+                Some(0) => to_record.entry(ticket.partition).or_default().push(ticket),
+                Some(deaths) if deaths >= self.settings.retry.attempts => {
+                    let text = format!("{deaths} workers died while it ran");
+                    self.lanes.ended(ticket, &self.running[&ticket].job.key.clone());
+                    self.stop_key(ticket, StopRule::WorkerDied, text);
+                }
+                Some(_) => self.suspects.push_back(ticket),
+            }
+        }
+        // One suspect at a time, so that the next death points at one job.
+        while self.suspect.is_none()
+            && let Some(ticket) = self.suspects.pop_front()
+        {
+            if self.running.contains_key(&ticket) && self.is_live(ticket) {
+                self.suspect = Some(ticket);
+                to_record.entry(ticket.partition).or_default().push(ticket);
+            } else {
+                self.unstart(ticket);
+            }
+        }
+        for (partition, tickets) in to_record {
+            let fence = Arc::clone(&self.tenancies[&partition].fence);
+            self.for_clerk.push_back(clerk::Order::Starting { fence, tickets });
+        }
+    }
+
+    /// Jobs under suspicion are on record now: they may start.
+    pub(super) fn recorded(
+        &mut self,
+        tickets: Vec<Ticket>,
+        outcome: Result<Result<(), Fenced>, Error>,
+    ) -> Result<(), Error> {
+        match outcome {
+            Ok(Ok(())) => tickets.into_iter().for_each(|ticket| self.run_job(ticket)),
+            Ok(Err(_)) => tickets.into_iter().for_each(|ticket| self.unstart(ticket)),
+            Err(error) if error.is_transient() => {
+                self.is_away("the store", &error);
+                tickets.into_iter().for_each(|ticket| self.unstart(ticket));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn run_job(&mut self, ticket: Ticket) {
+        if !self.is_live(ticket) {
+            return self.unstart(ticket);
+        }
+        let (run, tenancy) = (&self.running[&ticket], &self.tenancies[&ticket.partition]);
+        let context = JobContext {
+            job: Arc::clone(&run.job),
+            partition: ticket.partition,
+            offset: ticket.offset,
+            attempt: run.attempt,
+            cancel: tenancy.cancel.clone(),
+        };
+        self.runner.start(ticket, context, Arc::clone(&tenancy.fence));
+    }
+
+    fn is_live(&self, ticket: Ticket) -> bool {
+        self.tenancies.get(&ticket.partition).is_some_and(|t| t.tenure == ticket.tenure)
+    }
+
+    /// A job that was chosen but did not begin goes back to the head of its lane.
+    fn unstart(&mut self, ticket: Ticket) {
+        self.forget_suspect(ticket);
+        if let Some(run) = self.running.remove(&ticket) {
+            self.lanes.ended(ticket, &run.job.key);
+            self.lanes.wait(ticket, &run.job.key);
+            self.lanes.due(ticket, &run.job.key);
+        }
+    }
+
+    fn forget_suspect(&mut self, ticket: Ticket) {
+        if self.suspect == Some(ticket) {
+            self.suspect = None;
+        }
+    }
+
+    pub(super) fn job_ended(&mut self, ticket: Ticket, end: Ended<S>) {
+        if matches!(end, Ended::Cancelled | Ended::Refused(_)) {
+            return self.unstart(ticket);
+        }
+        self.forget_suspect(ticket);
+        let Some(run) = self.running.get(&ticket) else { return };
+        let key = run.job.key.clone();
+        if !self.lanes.ended(ticket, &key) {
+            self.running.remove(&ticket);
+            self.summary.refused += 1;
+            return (self.notices)(Notice::LateResultDropped { partition: ticket.partition });
+        }
+        match end {
+            Ended::With(Outcome::Done(done)) => {
+                let write = match done {
+                    Done::Nothing => Write::Nothing,
+                    Done::Effect(effect) => Write::Effect(effect),
+                    Done::Result(json) => Write::Result(json),
+                };
+                self.write(ticket, write);
+            }
+            Ended::With(Outcome::Retry(Retry { reason, after })) => self.failed(ticket, reason, after),
+            Ended::With(Outcome::Reject(reason)) => self.stop_key(ticket, StopRule::Rejected, reason),
+            Ended::Panicked(words) => self.failed(ticket, format!("handler panicked: {words}"), None),
+            Ended::TooLong(time) => {
+                let limit = self.settings.job_limit;
+                self.failed(ticket, format!("took {time:.1?}: the limit is {limit:?}"), None);
+            }
+            Ended::Cancelled | Ended::Refused(_) => unreachable!("handled above"),
+        }
+    }
+
+    /// A try failed: again later, or the key stops.
+    pub(super) fn failed(&mut self, ticket: Ticket, reason: String, asked: Option<std::time::Duration>) {
+        let Some(run) = self.running.get(&ticket) else { return };
+        match self.settings.retry.decide(run.attempt, asked, fastrand::f64()) {
+            Decision::Stop => self.stop_key(ticket, StopRule::OutOfAttempts, reason),
+            Decision::Again(after) => {
+                let (job, key, attempt) = (run.job.id.clone(), run.job.key.clone(), run.attempt);
+                self.running.remove(&ticket);
+                *self.failures.entry(ticket).or_default() += 1;
+                self.lanes.wait(ticket, &key);
+                self.set_timer(self.clock.now().plus(after), Timer::Retry(ticket));
+                self.keys_waiting.insert(ticket, key.clone());
+                self.summary.retried += 1;
+                (self.notices)(Notice::WillRetry { job, key, attempt, after, reason: cut(reason).into() });
+            }
+        }
+    }
+
+    pub(super) fn retry_due(&mut self, ticket: Ticket) {
+        if let Some(key) = self.keys_waiting.remove(&ticket) {
+            self.lanes.due(ticket, &key);
+            self.lane_actions();
+        }
+    }
+
+    fn stop_key(&mut self, ticket: Ticket, rule: StopRule, text: String) {
+        self.write(ticket, Write::Stop(StopReason { rule, text: cut(text) }));
+    }
+
+    /// Puts a finished job in the outbox; it stays at the head of its lane until it is written.
+    fn write(&mut self, ticket: Ticket, write: Write<S>) {
+        let run = self.running.remove(&ticket).expect("a job that ended was running");
+        let write = JobWrite { offset: ticket.offset, job: run.job, attempt: run.attempt, write };
+        self.outbox.put(ticket.partition, write);
+    }
+
+    /// Carries out what the lanes asked for.
+    pub(super) fn lane_actions(&mut self) {
+        for action in self.lanes.actions() {
+            match action {
+                LaneAction::Pause(partition) => self.control.pause(partition),
+                LaneAction::Resume(partition) => {
+                    if let Some(tenancy) = self.tenancies.get(&partition) {
+                        self.control.resume(partition, tenancy.watermark.position());
+                    }
+                }
+                LaneAction::Reread { partition, tenure, key, offsets } => {
+                    self.for_clerk.push_back(clerk::Order::Reread { partition, tenure, key, offsets });
+                }
+            }
+        }
+    }
+
+    pub(super) fn read_again(
+        &mut self,
+        partition: Partition,
+        tenure: Tenure,
+        key: JobKey,
+        offsets: Vec<Offset>,
+        outcome: Result<Vec<StoredRecord>, Error>,
+    ) -> Result<(), Error> {
+        let records = match outcome {
+            Ok(records) => records,
+            Err(error) if error.is_transient() => {
+                self.is_away("the log", &error);
+                self.for_clerk.push_back(clerk::Order::Reread { partition, tenure, key, offsets });
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        self.is_back("the log");
+        let found = records.into_iter().filter_map(|stored| {
+            let size = stored.record.size();
+            // It could be read when it first came.
+            let job = stored.record.into_job(partition, stored.offset).ok()?;
+            Some((stored.offset, Arc::new(job), size))
+        });
+        let gone = self.lanes.reread(partition, tenure, &key, &offsets, found.collect());
+        if let Some(tenancy) = self.tenancies.get_mut(&partition).filter(|t| t.tenure == tenure) {
+            for offset in gone {
+                tenancy.watermark.finish(offset);
+            }
+        }
+        self.lane_actions();
+        Ok(())
+    }
+
+    /// Tells once about each job that does not react to its time limit.
+    pub(super) fn notice_overdue(&mut self, now: BootTime) {
+        let limit = self.settings.job_limit + std::time::Duration::from_secs(1);
+        for run in self.running.values_mut() {
+            let after = now.since(run.since);
+            if after > limit && !run.told_overdue {
+                run.told_overdue = true;
+                (self.notices)(Notice::Overdue { job: run.job.id.clone(), after });
+            }
+        }
+    }
+}
+
+/// At most [`MAX_REASON_BYTES`], with a mark where it was cut.
+fn cut(mut text: String) -> Box<str> {
+    if text.len() > MAX_REASON_BYTES {
+        let mark = " … (cut)";
+        let mut end = MAX_REASON_BYTES - mark.len();
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push_str(mark);
+    }
+    text.into()
+}

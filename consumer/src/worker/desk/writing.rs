@@ -1,0 +1,230 @@
+//! Finished jobs to the scribe, and back.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use keylane_producer::Partition;
+
+use super::{Desk, Mail};
+use crate::{
+    clock::BootTime,
+    error::Error,
+    fence::Fenced,
+    handler::Handler,
+    lanes::Ticket,
+    notice::Notice,
+    store::{FencedStore, JobWrite, PartitionWrite, Quarantined, Write, Written as JobWritten},
+    worker::{desk::jobs::Run, scribe::Written},
+};
+
+/// What waits for the scribe, and what the scribe has in hand.
+pub(super) struct Outbox<S: FencedStore> {
+    waiting: BTreeMap<Partition, Waiting<S>>,
+    in_hand: HashSet<Partition>,
+    busy: bool,
+    /// After the store did not answer: not before this.
+    pub(super) again: Option<BootTime>,
+    backoff: Duration,
+}
+
+struct Waiting<S: FencedStore> {
+    jobs: Vec<JobWrite<S>>,
+    quarantined: Vec<Quarantined>,
+}
+
+impl<S: FencedStore> Default for Outbox<S> {
+    fn default() -> Self {
+        Self { waiting: BTreeMap::new(), in_hand: HashSet::new(), busy: false, again: None, backoff: FIRST_WAIT }
+    }
+}
+
+impl<S: FencedStore> Default for Waiting<S> {
+    fn default() -> Self {
+        Self { jobs: Vec::new(), quarantined: Vec::new() }
+    }
+}
+
+/// Waits between tries while the store does not answer.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+impl<S: FencedStore> Outbox<S> {
+    pub(super) fn put(&mut self, partition: Partition, job: JobWrite<S>) {
+        self.waiting.entry(partition).or_default().jobs.push(job);
+    }
+
+    pub(super) fn quarantine(&mut self, partition: Partition, record: Quarantined) {
+        self.waiting.entry(partition).or_default().quarantined.push(record);
+    }
+
+    /// A write is wanted also if no job is finished.
+    pub(super) fn want(&mut self, partition: Partition) {
+        self.waiting.entry(partition).or_default();
+    }
+
+    /// The partition is lost: drops what waits and says how many jobs that were.
+    pub(super) fn forget(&mut self, partition: Partition) -> usize {
+        self.waiting.remove(&partition).map_or(0, |w| w.jobs.len())
+    }
+
+    pub(super) fn concerns(&self, partition: Partition) -> bool {
+        self.waiting.contains_key(&partition) || self.in_hand.contains(&partition)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.in_hand.is_empty()
+    }
+
+    /// Puts back what could not be written, in front of what came since.
+    fn put_back(&mut self, batch: PartitionWrite<S>) {
+        let waiting = self.waiting.entry(batch.fence.partition()).or_default();
+        let later = std::mem::replace(&mut waiting.jobs, batch.jobs);
+        waiting.jobs.extend(later);
+        waiting.quarantined.extend(batch.quarantined);
+    }
+}
+
+impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
+    /// Gives the scribe everything that waits, as one transaction.
+    pub(super) fn send_writes(&mut self, mail: &Mail<S>, now: BootTime) {
+        if self.outbox.busy || self.outbox.waiting.is_empty() || self.outbox.again.is_some_and(|at| now < at) {
+            return;
+        }
+        if self.lease.check().is_err() {
+            return;
+        }
+        self.outbox.again = None;
+        let mut batch = Vec::new();
+        let mut room = self.settings.batch_jobs;
+        while room > 0
+            && let Some((partition, mut waiting)) = self.outbox.waiting.pop_first()
+        {
+            let Some(tenancy) = self.tenancies.get_mut(&partition) else { continue };
+            if waiting.jobs.len() > room {
+                let rest = waiting.jobs.split_off(room);
+                self.outbox.waiting.insert(partition, Waiting { jobs: rest, quarantined: Vec::new() });
+            }
+            room -= waiting.jobs.len().max(1).min(room);
+            self.outbox.in_hand.insert(partition);
+            batch.push(PartitionWrite {
+                fence: Arc::clone(&tenancy.fence),
+                jobs: waiting.jobs,
+                quarantined: waiting.quarantined,
+                watermark: tenancy.watermark.committable(),
+                resumed: tenancy.resumed.clone(),
+            });
+        }
+        if !batch.is_empty() {
+            self.outbox.busy = mail.scribe.orders.send(batch).is_ok();
+        }
+    }
+
+    pub(super) fn written(&mut self, written: Written<S>) -> Result<(), Error> {
+        self.outbox.busy = false;
+        self.outbox.in_hand.clear();
+        let Written { batch, outcome } = written;
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) if error.is_transient() => {
+                self.is_away("the store", &error);
+                self.outbox.again = Some(self.clock.now().plus(self.outbox.backoff));
+                self.outbox.backoff = (self.outbox.backoff * 2).min(LONGEST_WAIT);
+                batch.into_iter().for_each(|partition| self.put_back_if_held(partition));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        self.is_back("the store");
+        self.outbox.backoff = FIRST_WAIT;
+        for (batch, partition) in batch.into_iter().zip(outcome) {
+            match partition.jobs {
+                Ok(results) => self.partition_written(batch, results),
+                Err(why) => self.partition_refused(batch, why),
+            }
+        }
+        self.lane_actions();
+        Ok(())
+    }
+
+    fn partition_written(&mut self, batch: PartitionWrite<S>, results: Vec<JobWritten>) {
+        let partition = batch.fence.partition();
+        // Written under a tenure that is over: it landed while that one was the newest, and that is all there is to know.
+        let Some(tenancy) = self.tenancies.get_mut(&partition).filter(|t| Arc::ptr_eq(&t.fence, &batch.fence)) else {
+            return;
+        };
+        let tenure = tenancy.tenure;
+        tenancy.resumed.retain(|row| !batch.resumed.contains(row));
+        for record in &batch.quarantined {
+            tenancy.watermark.finish(record.offset);
+        }
+        for (job, result) in batch.jobs.into_iter().zip(results) {
+            let ticket = Ticket { partition, tenure, offset: job.offset };
+            match result {
+                JobWritten::Applied | JobWritten::AlreadyDone => {
+                    let done = matches!(result, JobWritten::AlreadyDone);
+                    *(if done { &mut self.summary.already_done } else { &mut self.summary.applied }) += 1;
+                    if let Some(tenancy) = self.tenancies.get_mut(&partition) {
+                        tenancy.watermark.finish(job.offset);
+                    }
+                    self.failures.remove(&ticket);
+                    self.lanes.applied(ticket, &job.job.key);
+                }
+                JobWritten::EffectFailed(error) => {
+                    self.running.insert(ticket, Run::again(&job));
+                    self.failed(ticket, format!("its effect failed: {error}"), None);
+                }
+                JobWritten::Stopped => self.stopped(ticket, job),
+            }
+        }
+    }
+
+    fn stopped(&mut self, ticket: Ticket, job: JobWrite<S>) {
+        let Write::Stop(reason) = job.write else { return };
+        let key = &job.job.key;
+        self.lanes.stop(ticket, key);
+        self.failures.remove(&ticket);
+        self.summary.stopped += 1;
+        if let Some(tenancy) = self.tenancies.get_mut(&ticket.partition) {
+            tenancy.stopped.insert(key.clone(), 0);
+        }
+        (self.notices)(Notice::KeyStopped {
+            partition: ticket.partition,
+            offset: ticket.offset,
+            job: job.job.id.clone(),
+            key: key.clone(),
+            attempts: job.attempt,
+            rule: reason.rule,
+            reason: reason.text.into(),
+        });
+    }
+
+    fn partition_refused(&mut self, batch: PartitionWrite<S>, why: Fenced) {
+        let partition = batch.fence.partition();
+        match why {
+            // Not refused by the store: it waits until ownership is proved again, or the partition is lost.
+            Fenced::DeadlinePassed | Fenced::PollStalled => self.put_back_if_held(batch),
+            Fenced::NewerClaim => {
+                self.summary.refused += batch.jobs.len() as u64;
+                (self.notices)(Notice::WriteRefused { partition, jobs: batch.jobs.len() });
+                let held = self.tenancies.get(&partition).filter(|t| Arc::ptr_eq(&t.fence, &batch.fence));
+                if let Some(tenure) = held.map(|t| t.tenure) {
+                    let actions = self.ownership.fenced(partition, tenure);
+                    self.carry_out(actions);
+                }
+            }
+            Fenced::GivenUp | Fenced::Ending => self.summary.refused += batch.jobs.len() as u64,
+        }
+    }
+
+    fn put_back_if_held(&mut self, batch: PartitionWrite<S>) {
+        let partition = batch.fence.partition();
+        if self.tenancies.get(&partition).is_some_and(|t| Arc::ptr_eq(&t.fence, &batch.fence)) {
+            self.outbox.put_back(batch);
+        } else {
+            self.summary.refused += batch.jobs.len() as u64;
+        }
+    }
+}

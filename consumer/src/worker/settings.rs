@@ -1,0 +1,103 @@
+//! A worker's settings, each with its unit, range and default.
+
+use std::time::Duration;
+
+use crate::{
+    error::{Detail, Error},
+    fence::Guards,
+    lanes::LaneLimits,
+    ownership::OwnershipLimits,
+    retry::RetryPolicy,
+};
+
+/// How a worker behaves. Start from [`WorkerSettings::named`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerSettings {
+    /// Its name for people: in `status`, events and the store's fence row.
+    pub name: Box<str>,
+    /// What may run and wait at once.
+    pub lanes: LaneLimits,
+    /// What follows a failed try.
+    pub retry: RetryPolicy,
+    /// A try that takes longer has failed. Default 30 s.
+    pub job_limit: Duration,
+    /// Session, margin, drain.
+    pub ownership: OwnershipLimits,
+    /// Ownership is proved, and progress committed, this often; 250 ms to 1 s. Together with the margin it bounds how long
+    /// a partition that does not move can stand still. Default 500 ms.
+    pub prove_every: Duration,
+    /// The polling thread may stand still this long before nothing is admitted any more. Default 6 s.
+    pub poll_limit: Duration,
+    /// How long ago a person may have released a key before the worker looks. Default 500 ms.
+    pub look_every: Duration,
+    /// Threads that run Rust handlers. Default: one a core.
+    pub handler_threads: usize,
+    /// Jobs in one fenced transaction at most. Default 5,000.
+    pub batch_jobs: usize,
+    /// End when every job of the queue is finished.
+    pub until_empty: bool,
+    /// For twin tests and `demo` only.
+    pub guards: Guards,
+}
+
+impl WorkerSettings {
+    /// The defaults, for a session of 15 s.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            lanes: LaneLimits::default(),
+            retry: RetryPolicy::default(),
+            job_limit: Duration::from_secs(30),
+            ownership: OwnershipLimits {
+                session: Duration::from_secs(15),
+                margin: Duration::from_millis(500),
+                drain: Duration::from_secs(10),
+                claim_again: Duration::from_millis(500),
+            },
+            prove_every: Duration::from_millis(500),
+            poll_limit: Duration::from_secs(6),
+            look_every: Duration::from_millis(500),
+            handler_threads: std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
+            batch_jobs: 5_000,
+            until_empty: false,
+            guards: Guards::default(),
+        }
+    }
+
+    /// Whether the settings fit together.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], with the setting, the rule and the remedy.
+    pub fn check(&self) -> Result<(), Error> {
+        let wrong = |what: String, remedy: &str| Err(Error::Invalid(Detail::new(what).remedy(remedy)));
+        let own = &self.ownership;
+        if !(1..=200).contains(&self.name.len()) || self.name.chars().any(char::is_control) {
+            return wrong(
+                format!("worker name {:?} does not fit: 1 to 200 printable characters", self.name),
+                "shorten it",
+            );
+        }
+        if self.prove_every.is_zero() || own.session < own.margin + self.prove_every * 3 {
+            return wrong(
+                format!(
+                    "session of {:?} is too short: it must hold the margin of {:?} and three proofs, one each {:?}",
+                    own.session, own.margin, self.prove_every
+                ),
+                "raise --session-timeout",
+            );
+        }
+        if self.lanes.running == 0 || self.lanes.held_jobs == 0 || self.lanes.held_bytes == 0 || self.batch_jobs == 0 {
+            return wrong("concurrency and buffers must be at least 1".into(), "leave them at their defaults");
+        }
+        if self.lanes.known_jobs < self.lanes.held_jobs {
+            return wrong("fewer jobs may be known than held".into(), "leave the buffers at their defaults");
+        }
+        if self.retry.attempts == 0 {
+            return wrong("attempts must be at least 1".into(), "use --attempts 1 for a single try");
+        }
+        if self.job_limit.is_zero() {
+            return wrong("time limit of a job must be above zero".into(), "raise --job-timeout");
+        }
+        Ok(())
+    }
+}
