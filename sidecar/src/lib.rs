@@ -1,1 +1,8 @@
-//! x
+//! The ownership snapshot and all that publishes it. So far: the contract.
+//!
+//! Nothing here can name a fence token: the crate that mints it depends on this one, and Cargo forbids cycles.
+
+pub mod snapshot;
+
+pub use snapshot::{Freshness, Lag, Notice, Observer, PartitionState, PartitionView, QueueView, Scope, Snapshot};
+pub use snapshot::{Totals, WhyUnknown, WorkerSession, WorkerState, WorkerView};

@@ -1,0 +1,272 @@
+//! The JSON contract `keylane.ownership-snapshot/v1`: who holds what, for whoever watches. Plain data.
+//!
+//! 1. Every field is named here and in `docs/schemas/snapshot.schema.json`, which allows no other.
+//! 2. No field holds a token, or anything that one could be guessed from: no generation, claim, member id, offset,
+//!    key or payload. [`PartitionView::token_present`] says that the owner holds a claim, and nothing more.
+//! 3. Unknown is `null` with a reason, never 0.
+
+use serde::Serialize;
+
+/// The value of [`Snapshot::schema`].
+pub const SCHEMA: &str = "keylane.ownership-snapshot/v1";
+
+/// Who holds what, as one observer saw it at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Snapshot {
+    /// Always [`SCHEMA`].
+    pub schema: &'static str,
+    /// Whether one worker speaks for itself, or somebody who sees all of them.
+    pub scope: Scope,
+    /// RFC 3339, UTC, three decimals.
+    pub observed_at: String,
+    /// Who looked.
+    pub observer: Observer,
+    /// At what.
+    pub queue: QueueView,
+    /// Whether this can be acted on.
+    pub freshness: Freshness,
+    /// After this long without word, in milliseconds, it is stale.
+    pub stale_after_ms: u64,
+    /// The workers, by name.
+    pub workers: Vec<WorkerView>,
+    /// The partitions, ascending.
+    pub partitions: Vec<PartitionView>,
+    /// Counts by state.
+    pub totals: Totals,
+    /// What a person should know, in sentences.
+    pub notices: Vec<Notice>,
+}
+
+/// Whose view it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// One worker's, of itself.
+    Worker,
+    /// Of all workers of the group.
+    Group,
+}
+
+/// Who looked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Observer {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// At which queue and group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct QueueView {
+    /// The broker.
+    pub cluster: String,
+    /// The queue's name.
+    pub topic: String,
+    /// The group's name.
+    pub group: String,
+    /// `None`: not known.
+    pub partition_count: Option<u32>,
+}
+
+/// How old the word is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Freshness {
+    /// Young enough to act on.
+    Fresh,
+    /// Older than `stale_after_ms`.
+    Stale,
+    /// So old that the worker may be gone.
+    Lost,
+}
+
+/// One worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WorkerView {
+    /// Its name.
+    pub worker: String,
+    /// What it does.
+    pub state: WorkerState,
+    /// Since when.
+    pub since: Option<String>,
+    /// Its last word.
+    pub last_seen_at: String,
+    /// How long ago that was, in milliseconds.
+    pub age_ms: u64,
+    /// The same in a word.
+    pub freshness: Freshness,
+    /// How many partitions it holds.
+    pub partitions_held: Option<u32>,
+    /// How many jobs it runs.
+    pub jobs_in_flight: Option<u64>,
+    /// How long its membership lasts without further word.
+    pub session: WorkerSession,
+}
+
+/// What a worker does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WorkerState {
+    /// It has not joined yet.
+    Starting,
+    /// It takes part.
+    Running,
+    /// It was asked to stop.
+    Draining,
+    /// It stopped in order.
+    Stopped,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// A worker's session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WorkerSession {
+    /// Its length in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// What is left of it.
+    pub remaining_ms: Option<u64>,
+    /// What that is known from: `heartbeat`, `lease` or `none`.
+    pub basis: &'static str,
+}
+
+/// One partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PartitionView {
+    /// Its number.
+    pub partition: u32,
+    /// What it is.
+    pub state: PartitionState,
+    /// Who holds it; only for `held`, `draining` and `expired`.
+    pub worker: Option<String>,
+    /// Two who both say that they hold it; only for `contested`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub claimants: Vec<String>,
+    /// Who held it last, if that is known and nobody does now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_known_worker: Option<String>,
+    /// Since when it is in this state.
+    pub since: Option<String>,
+    /// What is left of the holder's session, in milliseconds.
+    pub session_remaining_ms: Option<u64>,
+    /// Jobs not finished.
+    pub lag: Lag,
+    /// When a job was last finished.
+    pub last_completed_at: Option<String>,
+    /// Jobs that run now.
+    pub jobs_in_flight: Option<u64>,
+    /// How old the word about it is, in milliseconds.
+    pub age_ms: Option<u64>,
+    /// Whether the holder has a claim in the store; `None`: not known.
+    pub token_present: Option<bool>,
+}
+
+/// What a partition is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PartitionState {
+    /// One worker holds it.
+    Held,
+    /// Its worker finishes what runs and gives it back.
+    Draining,
+    /// Its worker let the session run out.
+    Expired,
+    /// Nobody holds it.
+    Absent,
+    /// Nobody can say.
+    Unknown,
+    /// Two say that they hold it.
+    Contested,
+}
+
+impl PartitionState {
+    /// The word that is shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Draining => "draining",
+            Self::Expired => "expired",
+            Self::Absent => "absent",
+            Self::Unknown => "unknown",
+            Self::Contested => "contested",
+        }
+    }
+}
+
+/// Jobs not finished, or why that is not known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Lag {
+    /// How many.
+    pub jobs: Option<u64>,
+    /// When that was counted.
+    pub as_of: Option<String>,
+    /// Why it is not known.
+    pub why_unknown: Option<WhyUnknown>,
+}
+
+/// Why lag is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhyUnknown {
+    /// The group has finished nothing of the partition yet.
+    NoCommitYet,
+    /// The partition has no leader.
+    NoLeader,
+    /// The observer may not ask.
+    NotPermitted,
+    /// Its worker did not say.
+    NotReported,
+}
+
+/// Counts over all partitions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// Partitions in that state.
+    pub held: u32,
+    /// Partitions in that state.
+    pub draining: u32,
+    /// Partitions in that state.
+    pub expired: u32,
+    /// Partitions in that state.
+    pub absent: u32,
+    /// Partitions in that state.
+    pub unknown: u32,
+    /// Partitions in that state.
+    pub contested: u32,
+    /// Over the partitions whose lag is known; `None` if none is.
+    pub lag_jobs: Option<u64>,
+    /// How many those are.
+    pub lag_partitions_known: u32,
+}
+
+impl Totals {
+    /// Counts.
+    pub fn of(partitions: &[PartitionView]) -> Self {
+        let mut totals = Self::default();
+        for partition in partitions {
+            *match partition.state {
+                PartitionState::Held => &mut totals.held,
+                PartitionState::Draining => &mut totals.draining,
+                PartitionState::Expired => &mut totals.expired,
+                PartitionState::Absent => &mut totals.absent,
+                PartitionState::Unknown => &mut totals.unknown,
+                PartitionState::Contested => &mut totals.contested,
+            } += 1;
+            if let Some(jobs) = partition.lag.jobs {
+                totals.lag_jobs = Some(totals.lag_jobs.unwrap_or(0) + jobs);
+                totals.lag_partitions_known += 1;
+            }
+        }
+        totals
+    }
+}
+
+/// A sentence for people, with a code for programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Notice {
+    /// Lower-case letters, digits and underscores.
+    pub code: String,
+    /// At most 400 characters; made from enums, names and numbers only.
+    pub text: String,
+}
