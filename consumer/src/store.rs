@@ -22,6 +22,7 @@ use crate::{
     fence::{Fence, FenceToken, Fenced, Generation, Owner},
 };
 
+pub mod ranges;
 pub mod sqlite;
 
 #[cfg(any(test, feature = "conformance"))]
@@ -262,6 +263,11 @@ impl StopRule {
             Self::Rejected => "rejected",
             Self::WorkerDied => "worker_died",
         }
+    }
+
+    /// Reads that word back.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::OutOfAttempts, Self::Rejected, Self::WorkerDied].into_iter().find(|rule| rule.as_str() == word)
     }
 }
 

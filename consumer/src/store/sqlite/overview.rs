@@ -1,0 +1,58 @@
+//! What people are shown of a queue's partitions. No token: the columns that make one are not read here.
+
+use keylane_producer::{Partition, Timestamp};
+use rusqlite::{Connection, TransactionBehavior, params};
+
+use super::{SqliteSession, cannot, guard::Ours, markers, scope::Scope, stopped, uint};
+use crate::{
+    error::Error,
+    store::{PartitionOverview, Progress, RefusedWrites},
+};
+
+pub(super) fn overview(session: &mut SqliteSession) -> Result<Vec<PartitionOverview>, Error> {
+    let SqliteSession { connection, scope, ours, .. } = session;
+    let sql = cannot("cannot read the partitions from the store");
+    // One picture: a reader's transaction, which waits for no writer and holds none up.
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Deferred).map_err(&sql)?;
+    let mut partitions = rows(&tx, ours, scope).map_err(&sql)?;
+    for found in &mut partitions {
+        found.done = markers::all(&tx, ours, scope, found.partition).map_err(&sql)?.into();
+        found.refused = refused(&tx, ours, scope, found.partition).map_err(&sql)?;
+        found.stopped = stopped::all(&tx, ours, scope, found.partition)?;
+    }
+    Ok(partitions)
+}
+
+fn rows(tx: &Connection, ours: &Ours, scope: &Scope) -> rusqlite::Result<Vec<PartitionOverview>> {
+    let sql = "SELECT part, worker, claimed_at, closed,
+                   (SELECT count(*) FROM keylane_quarantine AS q WHERE q.scope = f.scope AND q.part = f.part)
+               FROM keylane_fence AS f WHERE scope = ?1 ORDER BY part";
+    ours.prepare(tx, sql)?
+        .query_map([scope.id], |row| {
+            Ok(PartitionOverview {
+                partition: Partition(row.get(0)?),
+                worker: row.get::<_, Option<String>>(1)?.map(Into::into),
+                claimed_at: row.get::<_, Option<i64>>(2)?.map(Timestamp),
+                closed: row.get(3)?,
+                done: Progress::default(),
+                stopped: Vec::new(),
+                refused: Vec::new(),
+                quarantined: uint(row.get(4)?),
+            })
+        })?
+        .collect()
+}
+
+fn refused(tx: &Connection, ours: &Ours, scope: &Scope, partition: Partition) -> rusqlite::Result<Vec<RefusedWrites>> {
+    let sql = "SELECT worker, writes, jobs, last FROM keylane_refused WHERE scope = ?1 AND part = ?2 ORDER BY worker";
+    ours.prepare(tx, sql)?
+        .query_map(params![scope.id, partition.0], |row| {
+            Ok(RefusedWrites {
+                worker: row.get::<_, String>(0)?.into(),
+                writes: uint(row.get(1)?),
+                jobs: uint(row.get(2)?),
+                last: Timestamp(row.get(3)?),
+            })
+        })?
+        .collect()
+}

@@ -1,0 +1,131 @@
+//! One queue and group in the store: the identity pinned at first sight, and a fence row for every partition.
+
+use keylane_producer::{GroupName, Partition, QueueIdentity, Timestamp};
+use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
+
+use super::cannot;
+use crate::error::{Detail, Error};
+
+/// What a session is bound to.
+#[derive(Clone, Debug)]
+pub(super) struct Scope {
+    pub(super) id: i64,
+    pub(super) queue: Box<str>,
+    pub(super) group: Box<str>,
+    pub(super) epoch: i64,
+    pub(super) partitions: u32,
+}
+
+impl Scope {
+    /// Pins the identity, or compares it with what is pinned.
+    pub(super) fn pin(connection: &mut Connection, queue: &QueueIdentity, group: &GroupName) -> Result<Self, Error> {
+        if let Some(scope) = Self::find(connection, queue, group)? {
+            return Ok(scope);
+        }
+        let doing = format!("cannot pin queue '{}' in the store", queue.name);
+        let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(cannot(&doing))?;
+        if Self::find(&tx, queue, group)?.is_none() {
+            insert(&tx, queue, group).map_err(cannot(&doing))?;
+            tx.commit().map_err(cannot(&doing))?;
+        } else {
+            drop(tx);
+        }
+        Self::find(connection, queue, group)?.ok_or_else(|| {
+            Error::Corrupt(Detail::new(format!("the row of queue '{}' is not there after it was written", queue.name)))
+        })
+    }
+
+    fn find(connection: &Connection, queue: &QueueIdentity, group: &GroupName) -> Result<Option<Self>, Error> {
+        let sql = "SELECT scope, epoch, cluster, incarnation, partitions, hash
+                   FROM keylane_scope WHERE queue = ?1 AND group_name = ?2";
+        let found = connection
+            .query_row(sql, [queue.name.as_str(), group.as_str()], |row| {
+                Ok((row.get(0)?, row.get(1)?, Facts::of(row)?))
+            })
+            .optional()
+            .map_err(cannot("cannot read the identity of the queue from the store"))?;
+        let Some((id, epoch, pinned)) = found else { return Ok(None) };
+        pinned.compare(queue)?;
+        let (queue_name, group) = (queue.name.as_str().into(), group.as_str().into());
+        Ok(Some(Self { id, queue: queue_name, group, epoch, partitions: queue.partitions.0.get() }))
+    }
+
+    /// Refuses a partition that the queue does not have.
+    pub(super) fn has(&self, partition: Partition) -> Result<(), Error> {
+        if partition.0 < self.partitions {
+            return Ok(());
+        }
+        Err(Error::Invalid(Detail::new(format!(
+            "partition {partition} is not one of queue '{}': it has {}",
+            self.queue, self.partitions
+        ))))
+    }
+}
+
+fn insert(tx: &Connection, queue: &QueueIdentity, group: &GroupName) -> rusqlite::Result<()> {
+    let partitions = queue.partitions.0.get();
+    tx.execute(
+        "INSERT INTO keylane_scope
+             (queue, group_name, cluster, incarnation, partitions, hash, epoch, versions, pinned_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, 0, ?7)",
+        params![
+            queue.name.as_str(),
+            group.as_str(),
+            queue.cluster,
+            queue.incarnation.0,
+            partitions,
+            queue.hash.as_str(),
+            Timestamp::now().0
+        ],
+    )?;
+    let scope = tx.last_insert_rowid();
+    let mut row = tx.prepare(
+        "INSERT INTO keylane_fence (scope, part, epoch, gen, owner, claim, closed, clean, handed_over)
+         VALUES (?1, ?2, 1, 0, '', 0, 0, 1, 1)",
+    )?;
+    (0..partitions).try_for_each(|part| row.execute(params![scope, part]).map(drop))
+}
+
+/// What must not change under a running worker.
+struct Facts {
+    cluster: String,
+    incarnation: String,
+    partitions: u32,
+    hash: String,
+}
+
+impl Facts {
+    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self { cluster: row.get(2)?, incarnation: row.get(3)?, partitions: row.get(4)?, hash: row.get(5)? })
+    }
+
+    fn compare(&self, queue: &QueueIdentity) -> Result<(), Error> {
+        let same_queue = "a queue of this name was made anew: its offsets begin again and old markers would hide new \
+                          jobs; use another group, or a store of its own";
+        let same_count = "a count change moves keys: make a new queue, drain this one and switch";
+        let differs = |fact: &str, pinned: &str, found: &str, remedy: &str| {
+            Err(Error::Invalid(
+                Detail::new(format!(
+                    "the {fact} of queue '{}' is {found}, but the store was pinned to {pinned}",
+                    queue.name
+                ))
+                .remedy(remedy),
+            ))
+        };
+        let (partitions, hash) = (queue.partitions.0.get(), queue.hash.as_str());
+        if self.cluster != *queue.cluster {
+            let remedy = "this store belongs to another broker's queue: check --broker and --store";
+            return differs("cluster", &self.cluster, &queue.cluster, remedy);
+        }
+        if self.partitions != partitions {
+            return differs("partition count", &self.partitions.to_string(), &partitions.to_string(), same_count);
+        }
+        if self.hash != hash {
+            return differs("key hash", &self.hash, hash, same_count);
+        }
+        if self.incarnation != *queue.incarnation.0 {
+            return differs("incarnation", &self.incarnation, &queue.incarnation.0, same_queue);
+        }
+        Ok(())
+    }
+}
