@@ -114,23 +114,15 @@ impl Guard {
     }
 
     /// Starts a child as the leader of a new group that dies with this process.
-    pub(super) fn spawn(&self, command: &mut Command) -> Result<Child, SpawnError> {
+    pub(super) fn spawn(&self, program: impl Fn() -> Command) -> Result<Child, SpawnError> {
         let mut watch = self.lock();
-        let socket = match watch.told() {
-            Some(socket) => socket,
-            None => watch.start(&self.command).map_err(SpawnError::Guard)?,
-        };
-        enlist(command.process_group(0), socket);
-        match command.spawn() {
-            Ok(child) => {
-                watch.groups.insert(raw(&child));
-                Ok(child)
+        match watch.spawn(&self.command, program()) {
+            // The guard was killed at this very moment: the child could not enlist, and did not run.
+            Err(SpawnError::Child(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                watch.give_up_guard();
+                watch.spawn(&self.command, program())
             }
-            Err(error) => {
-                // It had enlisted if only its exec failed, and std has reaped it: tell the whole list anew.
-                watch.told();
-                Err(SpawnError::Child(error))
-            }
+            spawned => spawned,
         }
     }
 
@@ -140,6 +132,7 @@ impl Guard {
         self.strike(leader);
     }
 
+    /// Takes a group off the list.
     pub(super) fn strike(&self, leader: &Child) {
         let group = raw(leader);
         let mut watch = self.lock();
@@ -173,6 +166,21 @@ impl fmt::Debug for Guard {
 }
 
 impl Watch {
+    fn spawn(&mut self, guard: &[OsString], mut program: Command) -> Result<Child, SpawnError> {
+        let socket = match self.told() {
+            Some(socket) => socket,
+            None => self.start(guard).map_err(SpawnError::Guard)?,
+        };
+        enlist(program.process_group(0), socket);
+        let spawned = program.spawn();
+        match &spawned {
+            Ok(child) => drop(self.groups.insert(raw(child))),
+            // If only its exec failed it had enlisted, and std has reaped it: tell the whole list anew.
+            Err(_) => drop(self.told()),
+        }
+        spawned.map_err(SpawnError::Child)
+    }
+
     /// The socket of a guard that has just been told the whole list; `None` if there is no guard.
     fn told(&mut self) -> Option<OwnedFd> {
         let mut list = write_frame(CLEAR, 0).to_vec();
@@ -186,8 +194,14 @@ impl Watch {
         let Some(running) = &self.running else { return };
         let sent = send(&running.socket, frames, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         if sent != Ok(frames.len()) {
+            self.give_up_guard();
+        }
+    }
+
+    fn give_up_guard(&mut self) {
+        if let Some(running) = self.running.take() {
             tracing::warn!("the guard of the handler's processes is gone; the next start makes a new one");
-            self.running.take().into_iter().for_each(Running::kill);
+            running.kill();
         }
     }
 

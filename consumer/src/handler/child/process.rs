@@ -46,9 +46,11 @@ impl Started {
     pub(super) fn start(command: &[OsString], guard: &Arc<Guard>) -> Result<Self, SpawnError> {
         let (program, arguments) =
             command.split_first().ok_or(SpawnError::Child(io::ErrorKind::InvalidInput.into()))?;
-        let mut process = Command::new(program);
-        process.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut leader = guard.spawn(&mut process)?;
+        let mut leader = guard.spawn(|| {
+            let mut command = Command::new(program);
+            command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+            command
+        })?;
         let (stdin, stdout) = (leader.stdin.take(), leader.stdout.take());
         let group = Group { leader: Some(leader), guard: Arc::clone(guard) };
         let exit = group.pid().map(|pid| pidfd_open(pid, PidfdFlags::empty()));

@@ -1,5 +1,7 @@
 //! Whatever ends, nothing of a child is left.
 
+use std::process::Command;
+
 use super::{super::*, fixture::*};
 
 /// Leaves the ids of itself and of a grandchild that closes nothing and heeds no signal but SIGKILL.
@@ -142,11 +144,17 @@ async fn a_signal_to_the_worker_s_group_reaches_neither_child_nor_guard() {
     until(|| is_dead(child) && is_dead(guard)).await;
 }
 
+fn sleep() -> Command {
+    let mut command = Command::new("sleep");
+    command.arg("1000");
+    command
+}
+
 /// There is no moment between a child's start and its being guarded: the worker tells the guard nothing.
 #[tokio::test]
 async fn a_child_enlists_itself_before_its_program_runs() {
     let guard = Guard::new(settings("").guard);
-    let child = guard.spawn(std::process::Command::new("sleep").arg("1000")).unwrap();
+    let child = guard.spawn(sleep).unwrap();
     guard.as_if_the_worker_died();
     until(|| is_dead(child.id())).await;
     guard::reap(child);
@@ -156,8 +164,8 @@ async fn a_child_enlists_itself_before_its_program_runs() {
 #[tokio::test]
 async fn a_group_that_is_not_on_the_list_is_not_killed() {
     let guard = Guard::new(settings("").guard);
-    let mut other = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-    let struck = guard.spawn(std::process::Command::new("sleep").arg("1000")).unwrap();
+    let mut other = sleep().spawn().unwrap();
+    let struck = guard.spawn(sleep).unwrap();
     guard.strike(&struck);
     let process = guard.process_id().unwrap();
     guard.as_if_the_worker_died();
