@@ -1,2 +1,40 @@
-//! x
-fn main() {}
+//! The `keylane` program: parse, run, exit code.
+
+mod broker;
+mod cli;
+mod commands;
+mod exit;
+mod input;
+mod output;
+mod telemetry;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::{
+    cli::{Cli, Command},
+    exit::{Code, Failure},
+    output::Output,
+};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return exit::usage(&error, cli::style_of_usage_errors()),
+    };
+    telemetry::start(&cli.global);
+    exit::code_of(cli.global.style(), || run(&cli))
+}
+
+fn run(cli: &Cli) -> Result<Code, Failure> {
+    let global = &cli.global;
+    let mut output = Output::new(global.output);
+    let code = match &cli.command {
+        Command::Enqueue(args) => commands::enqueue::run(args, global, &mut output),
+        Command::Queue(args) => commands::queue::run(args, global, &mut output),
+        Command::Completions(args) => commands::completions::run(args, &mut output),
+    }?;
+    output.flush()?;
+    Ok(code)
+}

@@ -1,0 +1,208 @@
+//! Every flag, its environment variable, unit and default.
+//!
+//! To add a command: its arguments in `cli/NAME.rs`, a variant of [`Command`], a line in [`COMMANDS_HELP`] (a test
+//! misses it), `commands/NAME.rs`, and an arm in `main.rs`.
+
+mod enqueue;
+mod queue;
+mod units;
+mod url;
+
+use std::io;
+
+use clap::{Args, Parser, Subcommand, builder::FalseyValueParser};
+use clap_complete::Shell;
+use keylane_producer::{GroupName, QueueName};
+
+use crate::{
+    exit::CODES_HELP,
+    output::{Color, Format, Style},
+    telemetry::LogFormat,
+};
+
+pub(crate) use enqueue::{EnqueueArgs, InputFormat};
+pub(crate) use queue::{CreateArgs, DescribeArgs, QueueArgs, QueueCommand};
+pub(crate) use units::{bytes_text, duration_text};
+pub(crate) use url::{BrokerUrl, StoreUrl};
+
+/// What `--broker` is if nobody says anything.
+pub(crate) const DEFAULT_BROKER: &str = "sqlite:keylane.db";
+
+/// The commands as `keylane --help` lists them.
+const COMMANDS_HELP: &str = "\
+Queues and jobs:
+  queue        Create, describe and list queues
+  enqueue      Put jobs on a queue: a file, standard input, or one job
+
+This program:
+  completions  Print a shell's completion script
+  help         Show the help of a command";
+
+const EXAMPLES: &str = "\
+Example:
+  keylane queue create jobs --partitions 12
+  keylane enqueue orders.ndjson --key /customer/id
+  keylane queue describe jobs";
+
+/// A key-partitioned work queue without shared leases: a stale worker's write cannot land.
+#[derive(Debug, Parser)]
+#[command(
+    name = "keylane",
+    version,
+    disable_help_subcommand = false,
+    help_template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{COMMANDS_HELP}\n\n{{options}}{{after-help}}"
+    ),
+    after_help = format!("{EXAMPLES}\n\n{CODES_HELP}"),
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Put jobs on a queue: a file, standard input, or one job
+    Enqueue(Box<EnqueueArgs>),
+    /// Create, describe and list queues
+    Queue(QueueArgs),
+    /// Print a shell's completion script
+    #[command(after_help = "Example:\n  keylane completions bash > ~/.local/share/bash-completion/completions/keylane")]
+    Completions(CompletionsArgs),
+}
+
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: Shell,
+}
+
+/// What every command understands.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
+pub(crate) struct Global {
+    /// Where queues are kept: sqlite:FILE
+    #[arg(long, global = true, env = "KEYLANE_BROKER", hide_env_values = true, value_name = "URL")]
+    #[arg(default_value = DEFAULT_BROKER, value_parser = parsed::<BrokerUrl>)]
+    pub(crate) broker: BrokerUrl,
+
+    /// Where effects are written: sqlite:FILE [default: the broker's file]
+    #[arg(long, global = true, env = "KEYLANE_STORE", hide_env_values = true, value_name = "URL")]
+    #[arg(value_parser = parsed::<StoreUrl>)]
+    store: Option<StoreUrl>,
+
+    /// The queue
+    #[arg(long, global = true, env = "KEYLANE_QUEUE", hide_env_values = true, value_name = "NAME")]
+    #[arg(default_value = "jobs", value_parser = parsed::<QueueName>)]
+    pub(crate) queue: QueueName,
+
+    /// The group of workers
+    #[arg(long, global = true, env = "KEYLANE_GROUP", hide_env_values = true, value_name = "NAME")]
+    #[arg(default_value = "workers", value_parser = parsed::<GroupName>)]
+    pub(crate) group: GroupName,
+
+    /// How results and errors are printed
+    #[arg(short, long, global = true, env = "KEYLANE_OUTPUT", hide_env_values = true, value_enum, value_name = "FORMAT")]
+    #[arg(default_value_t)]
+    pub(crate) output: Format,
+
+    /// When to colour; auto: on a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, env = "KEYLANE_COLOR", hide_env_values = true, value_enum, value_name = "WHEN")]
+    #[arg(default_value_t, hide_possible_values = true)]
+    pub(crate) color: Color,
+
+    /// Say nothing but results and errors
+    #[arg(short, long, global = true, env = "KEYLANE_QUIET", hide_env_values = true, conflicts_with = "verbose")]
+    #[arg(value_parser = FalseyValueParser::new())]
+    pub(crate) quiet: bool,
+
+    /// Say what is done; -vv how, -vvv everything
+    #[arg(short, long, global = true, env = "KEYLANE_VERBOSE", hide_env_values = true)]
+    #[arg(action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+
+    /// How log lines on standard error look
+    #[arg(long, global = true, env = "KEYLANE_LOG_FORMAT", hide_env_values = true, value_enum, value_name = "FORMAT")]
+    #[arg(default_value_t)]
+    pub(crate) log_format: LogFormat,
+}
+
+impl Global {
+    /// The store that was named, or the broker's file.
+    pub(crate) fn store(&self) -> StoreUrl {
+        let BrokerUrl::Sqlite(file) = &self.broker;
+        self.store.clone().unwrap_or_else(|| StoreUrl::Sqlite(file.clone()))
+    }
+
+    /// How errors look.
+    pub(crate) fn style(&self) -> Style {
+        Style { format: self.output, color: self.color.applies_to(&io::stderr()) }
+    }
+}
+
+/// The style before the command line could be parsed: a program that asked for JSON gets it for that error too.
+pub(crate) fn style_of_usage_errors() -> Style {
+    let args: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+    let env = std::env::var("KEYLANE_OUTPUT").is_ok_and(|v| v == "json");
+    let format = if env || asks_for_json(&args) { Format::Json } else { Format::Text };
+    Style { format, color: Color::Auto.applies_to(&io::stderr()) }
+}
+
+fn asks_for_json(args: &[String]) -> bool {
+    let joined = |a: &String| matches!(a.as_str(), "-ojson" | "-o=json" | "--output=json");
+    let apart = |pair: &[String]| matches!(pair[0].as_str(), "-o" | "--output") && pair[1] == "json";
+    args.iter().any(joined) || args.windows(2).any(apart)
+}
+
+/// Lets clap print our own errors, with their remedy.
+fn parsed<T>(text: &str) -> Result<T, String>
+where
+    T: std::str::FromStr<Err = keylane_producer::Error>,
+{
+    text.parse().map_err(|error: keylane_producer::Error| {
+        let detail = error.detail();
+        match detail.remedy_text() {
+            Some(remedy) => format!("{}\n  try: {remedy}", detail.what()),
+            None => detail.what().to_owned(),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_is_in_the_list_of_the_help() {
+        for command in Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
+            let line = format!("\n  {} ", command.get_name());
+            assert!(COMMANDS_HELP.contains(&line), "'{}' is missing in COMMANDS_HELP", command.get_name());
+        }
+    }
+
+    #[test]
+    fn every_option_of_every_command_can_come_from_the_environment() {
+        let command = Cli::command();
+        let without: Vec<_> = command.get_arguments().filter(|a| a.get_env().is_none()).map(|a| a.get_id()).collect();
+        assert!(without.is_empty(), "{without:?}");
+    }
+
+    #[test]
+    fn a_program_that_asks_for_json_is_recognised() {
+        let args = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert!(asks_for_json(&args("keylane -o json queue")));
+        assert!(asks_for_json(&args("keylane queue --output=json")));
+        assert!(!asks_for_json(&args("keylane enqueue json -o text")));
+    }
+}

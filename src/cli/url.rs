@@ -1,0 +1,124 @@
+//! Where the log and the store are: `sqlite:FILE`.
+
+use std::{fmt, path::PathBuf, str::FromStr};
+
+use keylane_producer::{Detail, Error};
+
+/// Where queues are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BrokerUrl {
+    /// One file on this machine: log and group.
+    Sqlite(PathBuf),
+}
+
+/// Where effects are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StoreUrl {
+    /// One file on this machine, which may have tables of others.
+    Sqlite(PathBuf),
+}
+
+impl FromStr for BrokerUrl {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match scheme_and_rest(text, "a broker")? {
+            ("sqlite", file) => sqlite_file(text, file).map(Self::Sqlite),
+            ("kafka", _) => Err(Error::Invalid(
+                Detail::new("kafka:// is not in this version: it has one broker, an SQLite file")
+                    .remedy("use --broker sqlite:FILE"),
+            )),
+            (scheme, _) => Err(unknown(scheme, "brokers")),
+        }
+    }
+}
+
+impl FromStr for StoreUrl {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match scheme_and_rest(text, "a store")? {
+            ("sqlite", file) => sqlite_file(text, file).map(Self::Sqlite),
+            ("postgres" | "postgresql", _) => Err(Error::Invalid(
+                Detail::new("postgres:// is not in this version: it has one store, an SQLite file")
+                    .remedy("use --store sqlite:FILE"),
+            )),
+            (scheme, _) => Err(unknown(scheme, "stores")),
+        }
+    }
+}
+
+fn scheme_and_rest<'a>(text: &'a str, kind: &str) -> Result<(&'a str, &'a str), Error> {
+    text.split_once(':').ok_or_else(|| {
+        Error::Invalid(
+            Detail::new(format!("{kind} has the form sqlite:FILE")).remedy(format!("write 'sqlite:{text}'")),
+        )
+    })
+}
+
+/// The path after `sqlite:` or `sqlite://`.
+fn sqlite_file(text: &str, rest: &str) -> Result<PathBuf, Error> {
+    let file = rest.strip_prefix("//").unwrap_or(rest);
+    match file {
+        "" => Err(Error::Invalid(
+            Detail::new(format!("'{text}' names no file")).remedy("write sqlite:FILE, for instance sqlite:keylane.db"),
+        )),
+        ":memory:" => Err(Error::Invalid(
+            Detail::new("a queue in memory would end with this process").remedy("name a file: sqlite:keylane.db"),
+        )),
+        _ => Ok(PathBuf::from(file)),
+    }
+}
+
+fn unknown(scheme: &str, kinds: &str) -> Error {
+    Error::Invalid(
+        Detail::new(format!("the scheme '{scheme}:' is none of ours: {kinds} of this version are sqlite:FILE"))
+            .remedy("use sqlite:FILE, for instance sqlite:keylane.db"),
+    )
+}
+
+impl fmt::Display for BrokerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Sqlite(file) = self;
+        write!(f, "sqlite:{}", file.display())
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Sqlite(file) = self;
+        write!(f, "sqlite:{}", file.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        text.parse::<BrokerUrl>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_file_is_named_with_or_without_slashes() {
+        for (text, path) in [
+            ("sqlite:queue.db", "queue.db"),
+            ("sqlite://queue.db", "queue.db"),
+            ("sqlite:///var/q.db", "/var/q.db"),
+            ("sqlite:/var/q.db", "/var/q.db"),
+        ] {
+            assert_eq!(text.parse::<BrokerUrl>().unwrap(), BrokerUrl::Sqlite(path.into()), "{text}");
+            assert_eq!(text.parse::<StoreUrl>().unwrap(), StoreUrl::Sqlite(path.into()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_in_this_version_says_what_is() {
+        assert!(refusal("kafka://host:9092").contains("not in this version"));
+        assert!(refusal("redis://x").contains("sqlite:FILE"));
+        assert!(refusal("queue.db").contains("sqlite:FILE"));
+        assert!(refusal("sqlite:").contains("names no file"));
+        assert!(refusal("sqlite::memory:").contains("memory"));
+        assert!("postgres://x".parse::<StoreUrl>().unwrap_err().to_string().contains("not in this version"));
+    }
+}
