@@ -129,6 +129,14 @@ pub enum LaneAction {
     },
 }
 
+impl LaneAction {
+    fn partition(&self) -> Partition {
+        match self {
+            Self::Pause(partition) | Self::Resume(partition) | Self::Reread { partition, .. } => *partition,
+        }
+    }
+}
+
 /// A job to start now.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Start<J> {
@@ -154,12 +162,16 @@ impl<J: Clone> Lanes<J> {
 
     /// A tenure of a partition begins. What was there of an earlier one is dropped.
     pub fn open(&mut self, partition: Partition, tenure: Tenure) {
+        self.close(partition);
         self.partitions.insert(partition, PartitionLanes::new(tenure));
     }
 
     /// A tenure ends. Jobs that still run keep their slot until [`Lanes::ended`]; their word changes nothing more.
     /// Returns how many jobs were known and not finished.
     pub fn close(&mut self, partition: Partition) -> usize {
+        // What was asked for it must not reach its next tenure: a pause would hold that for ever.
+        self.actions.retain(|action| action.partition() != partition);
+        self.ready.retain(|(of, ..)| *of != partition);
         self.partitions.remove(&partition).map_or(0, |p| p.known_jobs)
     }
 
