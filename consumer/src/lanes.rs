@@ -7,8 +7,8 @@
 //! 1. No key has two jobs running, and no job starts before the ones in front of it in its lane are applied.
 //! 2. What is running is bounded; what is held for each partition is bounded in jobs and bytes. A full partition asks to
 //!    be paused, the others go on.
-//! 3. One hot key cannot fill its partition: in a filling partition, the tail of a long lane keeps its offsets only and is
-//!    read again from the log when its turn comes.
+//! 3. No key fills its partition: in a filling partition, what a lane has beyond its share keeps its place only and is read
+//!    again from the log when its turn comes. So does all of a stopped lane.
 //! 4. A [`Ticket`] names its tenure, so word of a job that began under an earlier claim changes nothing, also if the
 //!    same offset runs again.
 
@@ -44,9 +44,10 @@ pub struct LaneLimits {
     /// Bytes of keys, payloads and headers held, for each partition. Default 8 MiB.
     pub held_bytes: usize,
     /// Jobs known, held or not, for each partition: how far reading may be ahead of a job that does not end.
-    /// Default 100,000, about 5 MB a partition when it is full.
+    /// Default 100,000, about 2 MB a partition when all but a few wait behind one key.
     pub known_jobs: usize,
-    /// A lane longer than this keeps only offsets for its tail, once its partition is half full. Default 32.
+    /// A lane's share of `held_jobs`, and in proportion of `held_bytes`, once its partition is a quarter full; at least one
+    /// job. Default 32.
     pub lane_jobs: usize,
 }
 
@@ -71,6 +72,7 @@ pub struct Lanes<J> {
 struct PartitionLanes<J> {
     tenure: Tenure,
     lanes: HashMap<JobKey, Lane<J>>,
+    /// Held, or asked for.
     held_jobs: usize,
     held_bytes: usize,
     known_jobs: usize,
@@ -80,19 +82,27 @@ struct PartitionLanes<J> {
     draining: bool,
 }
 
+/// One key's jobs: first those with their bytes, then those of which only the place is known.
 #[derive(Debug)]
 struct Lane<J> {
-    jobs: VecDeque<Held<J>>,
-    /// How many of `jobs`, at the tail, have no bytes here.
-    bare: usize,
+    held: VecDeque<Held<J>>,
+    held_bytes: usize,
+    bare: VecDeque<Bare>,
+    /// How many of `bare` are being read again: they count as held already.
+    asked: usize,
     state: State,
 }
 
 #[derive(Debug)]
 struct Held<J> {
+    place: Bare,
+    job: J,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bare {
     offset: Offset,
-    /// `None`: only its place is known.
-    job: Option<(J, usize)>,
+    size: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +139,14 @@ pub enum LaneAction {
     },
 }
 
+impl LaneAction {
+    fn partition(&self) -> Partition {
+        match self {
+            Self::Pause(partition) | Self::Resume(partition) | Self::Reread { partition, .. } => *partition,
+        }
+    }
+}
+
 /// A job to start now.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Start<J> {
@@ -154,12 +172,16 @@ impl<J: Clone> Lanes<J> {
 
     /// A tenure of a partition begins. What was there of an earlier one is dropped.
     pub fn open(&mut self, partition: Partition, tenure: Tenure) {
+        self.close(partition);
         self.partitions.insert(partition, PartitionLanes::new(tenure));
     }
 
     /// A tenure ends. Jobs that still run keep their slot until [`Lanes::ended`]; their word changes nothing more.
     /// Returns how many jobs were known and not finished.
     pub fn close(&mut self, partition: Partition) -> usize {
+        // What was asked for it must not reach its next tenure: a pause would hold that for ever.
+        self.actions.retain(|action| action.partition() != partition);
+        self.ready.retain(|(of, ..)| *of != partition);
         self.partitions.remove(&partition).map_or(0, |p| p.known_jobs)
     }
 
@@ -178,29 +200,28 @@ impl<J: Clone> Lanes<J> {
     /// The next job of a key, in log order. `size` is what it counts against the bound.
     pub fn offer(&mut self, partition: Partition, tenure: Tenure, offset: Offset, key: JobKey, job: J, size: usize) {
         let Some(lanes) = self.partitions.get_mut(&partition).filter(|p| p.tenure == tenure) else { return };
-        let limits = &self.limits;
-        let filling = lanes.held_jobs * 2 > limits.held_jobs || lanes.held_bytes * 2 > limits.held_bytes;
+        let filling = lanes.reaches(&self.limits, 4);
         let lane = lanes.lanes.entry(key.clone()).or_insert_with(|| Lane::new(State::Ready));
-        let was_empty = lane.jobs.is_empty();
+        let place = Bare { offset, size };
         lanes.known_jobs += 1;
-        if lane.bare > 0 || (filling && lane.jobs.len() >= limits.lane_jobs) {
-            lane.bare += 1;
-            lane.jobs.push_back(Held { offset, job: None });
+        if lane.state == State::Stopped || !lane.bare.is_empty() || (filling && lane.has_its_share(&self.limits)) {
+            lane.bare.push_back(place);
         } else {
+            if lane.held.is_empty() {
+                self.ready.push_back((partition, tenure, key));
+            }
             lanes.held_jobs += 1;
             lanes.held_bytes += size;
-            lane.jobs.push_back(Held { offset, job: Some((job, size)) });
-        }
-        if was_empty && lane.state == State::Ready {
-            self.ready.push_back((partition, tenure, key));
+            lane.held_bytes += size;
+            lane.held.push_back(Held { place, job });
         }
         self.balance(partition);
     }
 
-    /// A key that stands still from the start: an earlier owner stopped it.
+    /// A key that stands still from the start, before any of its jobs is offered: an earlier owner stopped it.
     pub fn stopped(&mut self, partition: Partition, tenure: Tenure, key: JobKey) {
         if let Some(lanes) = self.partitions.get_mut(&partition).filter(|p| p.tenure == tenure) {
-            lanes.lanes.entry(key).or_insert_with(|| Lane::new(State::Stopped)).state = State::Stopped;
+            lanes.lanes.entry(key).or_insert_with(|| Lane::new(State::Stopped));
         }
     }
 
@@ -213,11 +234,11 @@ impl<J: Clone> Lanes<J> {
                 continue;
             }
             let Some(lane) = lanes.lanes.get_mut(&key).filter(|l| l.state == State::Ready) else { continue };
-            let Some(Held { offset, job: Some((job, _)) }) = lane.jobs.front() else { continue };
-            let ticket = Ticket { partition, tenure, offset: *offset };
+            let Some(head) = lane.held.front() else { continue };
+            let ticket = Ticket { partition, tenure, offset: head.place.offset };
+            let job = head.job.clone();
             lane.state = State::Busy;
             lanes.busy += 1;
-            let job = job.clone();
             self.running.insert(ticket);
             return Some(Start { ticket, key, job });
         }
@@ -249,17 +270,27 @@ impl<J: Clone> Lanes<J> {
 
     /// The head's wait is over.
     pub fn due(&mut self, ticket: Ticket, key: &JobKey) {
-        self.wake(ticket.partition, ticket.tenure, key, State::Waiting);
+        self.wake(ticket.partition, ticket.tenure, key, State::Waiting, Some(ticket.offset));
     }
 
-    /// The head could not be done: its key stands still.
+    /// The head could not be done: its key stands still, and keeps no bytes here however long that is.
     pub fn stop(&mut self, ticket: Ticket, key: &JobKey) {
-        self.settle(ticket, key, State::Stopped);
+        if !self.settle(ticket, key, State::Stopped) {
+            return;
+        }
+        let lanes = self.partitions.get_mut(&ticket.partition).expect("the lane was just found in it");
+        let lane = lanes.lanes.get_mut(key).expect("it was just found");
+        lanes.held_jobs -= lane.held.len();
+        lanes.held_bytes -= mem::take(&mut lane.held_bytes);
+        for held in lane.held.drain(..).rev() {
+            lane.bare.push_front(held.place);
+        }
+        self.balance(ticket.partition);
     }
 
     /// A person let a stopped key go on. `false` if it is not stopped here.
     pub fn release(&mut self, partition: Partition, tenure: Tenure, key: &JobKey) -> bool {
-        self.wake(partition, tenure, key, State::Stopped)
+        self.wake(partition, tenure, key, State::Stopped, None)
     }
 
     /// Whether a tenure has this key stopped.
@@ -279,22 +310,21 @@ impl<J: Clone> Lanes<J> {
     ) -> Vec<Offset> {
         let Some(lanes) = self.partitions.get_mut(&partition).filter(|p| p.tenure == tenure) else { return Vec::new() };
         let Some(lane) = lanes.lanes.get_mut(key).filter(|l| l.state == State::Reading) else { return Vec::new() };
-        let mut found: HashMap<Offset, (J, usize)> = found.into_iter().map(|(o, j, size)| (o, (j, size))).collect();
+        if !lane.bare.iter().take(lane.asked).map(|place| place.offset).eq(asked.iter().copied()) {
+            return Vec::new();
+        }
+        let mut found: HashMap<Offset, J> = found.into_iter().map(|(offset, job, _)| (offset, job)).collect();
         let mut gone = Vec::new();
-        let tail = lane.jobs.split_off(asked.len());
-        for held in mem::replace(&mut lane.jobs, tail).into_iter().rev() {
-            match found.remove(&held.offset) {
-                Some((job, size)) => {
-                    lanes.held_jobs += 1;
-                    lanes.held_bytes += size;
-                    lane.jobs.push_front(Held { offset: held.offset, job: Some((job, size)) });
-                }
-                None => {
-                    lanes.known_jobs -= 1;
-                    gone.push(held.offset);
-                }
+        for place in lane.bare.drain(..mem::take(&mut lane.asked)) {
+            if let Some(job) = found.remove(&place.offset) {
+                lane.held_bytes += place.size;
+                lane.held.push_back(Held { place, job });
+            } else {
+                lanes.known_jobs -= 1;
+                lanes.held_jobs -= 1;
+                lanes.held_bytes -= place.size;
+                gone.push(place.offset);
             }
-            lane.bare -= 1;
         }
         lane.state = State::Ready;
         self.head_changed(partition, key);
@@ -330,60 +360,57 @@ impl<J: Clone> Lanes<J> {
         lanes
             .lanes
             .get_mut(key)
-            .filter(|l| l.state == State::Busy && l.jobs.front().is_some_and(|h| h.offset == ticket.offset))
+            .filter(|l| l.state == State::Busy && l.held.front().is_some_and(|h| h.place.offset == ticket.offset))
     }
 
-    /// A busy lane stands still, with its head in place.
-    fn settle(&mut self, ticket: Ticket, key: &JobKey, state: State) {
-        if let Some(lane) = self.busy_lane(ticket, key) {
-            lane.state = state;
-            let lanes = self.partitions.get_mut(&ticket.partition).expect("the lane was just found in it");
-            lanes.busy -= 1;
-        }
+    /// A busy lane stands still, with its head in place. `false` if it is not busy with this ticket.
+    fn settle(&mut self, ticket: Ticket, key: &JobKey, state: State) -> bool {
+        let Some(lane) = self.busy_lane(ticket, key) else { return false };
+        lane.state = state;
+        let lanes = self.partitions.get_mut(&ticket.partition).expect("the lane was just found in it");
+        lanes.busy -= 1;
+        true
     }
 
-    fn wake(&mut self, partition: Partition, tenure: Tenure, key: &JobKey, from: State) -> bool {
+    fn wake(&mut self, partition: Partition, tenure: Tenure, key: &JobKey, from: State, head: Option<Offset>) -> bool {
         let Some(lanes) = self.partitions.get_mut(&partition).filter(|p| p.tenure == tenure) else { return false };
         let Some(lane) = lanes.lanes.get_mut(key).filter(|l| l.state == from) else { return false };
+        if head.is_some_and(|offset| lane.held.front().is_none_or(|held| held.place.offset != offset)) {
+            return false;
+        }
         lane.state = State::Ready;
         self.head_changed(partition, key);
+        self.balance(partition);
         true
     }
 
     /// A lane that is not busy has a new head, or none: start it, read it, or forget the lane.
     fn head_changed(&mut self, partition: Partition, key: &JobKey) {
         let Some(lanes) = self.partitions.get_mut(&partition) else { return };
+        let filling = lanes.reaches(&self.limits, 4);
         let Some(lane) = lanes.lanes.get_mut(key) else { return };
-        match lane.jobs.front() {
-            None => {
-                lanes.lanes.remove(key);
-            }
-            Some(Held { job: Some(_), .. }) => {
-                lane.state = State::Ready;
-                self.ready.push_back((partition, lanes.tenure, key.clone()));
-            }
-            Some(Held { job: None, .. }) => {
-                lane.state = State::Reading;
-                let offsets = lane.jobs.iter().take(self.limits.lane_jobs.max(1)).map(|h| h.offset).collect();
-                let (tenure, key) = (lanes.tenure, key.clone());
-                self.actions.push(LaneAction::Reread { partition, tenure, key, offsets });
-            }
+        if !lane.held.is_empty() {
+            lane.state = State::Ready;
+            self.ready.push_back((partition, lanes.tenure, key.clone()));
+        } else if lane.bare.is_empty() {
+            lanes.lanes.remove(key);
+        } else {
+            let (offsets, bytes) = lane.ask(&self.limits, filling);
+            lanes.held_jobs += offsets.len();
+            lanes.held_bytes += bytes;
+            let (tenure, key) = (lanes.tenure, key.clone());
+            self.actions.push(LaneAction::Reread { partition, tenure, key, offsets });
         }
     }
 
     /// Pauses a partition that became full, resumes one that is half empty again.
     fn balance(&mut self, partition: Partition) {
         let Some(lanes) = self.partitions.get_mut(&partition) else { return };
-        let limits = &self.limits;
-        let above = |share: usize| {
-            lanes.held_jobs * share >= limits.held_jobs
-                || lanes.held_bytes * share >= limits.held_bytes
-                || lanes.known_jobs * share >= limits.known_jobs
-        };
+        let above = |share| lanes.reaches(&self.limits, share) || lanes.known_jobs * share >= self.limits.known_jobs;
         if !lanes.full && above(1) {
             lanes.full = true;
             self.actions.push(LaneAction::Pause(partition));
-        } else if lanes.full && !above(2) {
+        } else if lanes.full && !lanes.draining && !above(2) {
             lanes.full = false;
             self.actions.push(LaneAction::Resume(partition));
         }
@@ -396,9 +423,16 @@ impl<J> PartitionLanes<J> {
         Self { tenure, lanes, held_jobs: 0, held_bytes: 0, known_jobs: 0, busy: 0, full: false, draining: false }
     }
 
+    /// Whether it holds one `share`-th of what it may.
+    fn reaches(&self, limits: &LaneLimits, share: usize) -> bool {
+        self.held_jobs.saturating_mul(share) >= limits.held_jobs
+            || self.held_bytes.saturating_mul(share) >= limits.held_bytes
+    }
+
     fn drop_head(&mut self, key: &JobKey) {
-        let head = self.lanes.get_mut(key).and_then(|lane| lane.jobs.pop_front()).expect("a busy lane has a head");
-        let (_, size) = head.job.expect("a job that ran was held");
+        let lane = self.lanes.get_mut(key).expect("a busy lane is there");
+        let size = lane.held.pop_front().expect("a job that ran was held").place.size;
+        lane.held_bytes -= size;
         self.known_jobs -= 1;
         self.held_jobs -= 1;
         self.held_bytes -= size;
@@ -407,7 +441,35 @@ impl<J> PartitionLanes<J> {
 
 impl<J> Lane<J> {
     fn new(state: State) -> Self {
-        Self { jobs: VecDeque::new(), bare: 0, state }
+        Self { held: VecDeque::new(), held_bytes: 0, bare: VecDeque::new(), asked: 0, state }
+    }
+
+    fn has_its_share(&self, limits: &LaneLimits) -> bool {
+        !self.held.is_empty() && (self.held.len() >= limits.lane_jobs || self.held_bytes >= limits.lane_bytes())
+    }
+
+    /// Begins to read the tail again: up to the lane's share, or one job if the partition is filling. Returns which, and
+    /// their bytes.
+    fn ask(&mut self, limits: &LaneLimits, filling: bool) -> (Vec<Offset>, usize) {
+        let most = if filling { 1 } else { limits.lane_jobs.max(1) };
+        let mut offsets = Vec::new();
+        let mut bytes = 0;
+        for place in self.bare.iter().take(most) {
+            if !offsets.is_empty() && bytes + place.size > limits.lane_bytes() {
+                break;
+            }
+            offsets.push(place.offset);
+            bytes += place.size;
+        }
+        self.state = State::Reading;
+        self.asked = offsets.len();
+        (offsets, bytes)
+    }
+}
+
+impl LaneLimits {
+    fn lane_bytes(&self) -> usize {
+        (self.held_bytes / self.held_jobs.max(1)).saturating_mul(self.lane_jobs)
     }
 }
 

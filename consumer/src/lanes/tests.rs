@@ -1,1 +1,281 @@
+use super::*;
 
+const P0: Partition = Partition(0);
+const T1: Tenure = Tenure(1);
+const T2: Tenure = Tenure(2);
+
+const SMALL: LaneLimits = LaneLimits { running: 3, held_jobs: 6, held_bytes: 600, known_jobs: 12, lane_jobs: 2 };
+
+fn key(name: &str) -> JobKey {
+    JobKey::try_from(name).unwrap()
+}
+
+/// Lanes of jobs that are their own offsets, with one partition open.
+fn opened(limits: LaneLimits) -> Lanes<u64> {
+    let mut lanes = Lanes::new(limits);
+    lanes.open(P0, T1);
+    lanes
+}
+
+fn offer(lanes: &mut Lanes<u64>, offset: u64, name: &str) {
+    lanes.offer(P0, T1, Offset(offset), key(name), offset, 10);
+}
+
+fn finish(lanes: &mut Lanes<u64>, start: &Start<u64>) {
+    assert!(lanes.ended(start.ticket, &start.key));
+    lanes.applied(start.ticket, &start.key);
+}
+
+#[test]
+fn a_pause_that_was_asked_for_an_earlier_tenure_does_not_reach_the_next() {
+    let mut lanes = opened(SMALL);
+    for offset in 0..6 {
+        offer(&mut lanes, offset, &format!("k{offset}"));
+    }
+    lanes.open(P0, T2);
+    assert_eq!(lanes.actions(), [], "nobody would resume it");
+}
+
+#[test]
+fn closed_partitions_leave_nothing_behind_while_every_slot_hangs() {
+    let mut lanes = opened(SMALL);
+    for offset in 0..3 {
+        offer(&mut lanes, offset, &format!("hangs{offset}"));
+    }
+    while lanes.start().is_some() {}
+    for tenure in 2..1_000 {
+        lanes.open(P0, Tenure(tenure));
+        lanes.offer(P0, Tenure(tenure), Offset(9), key("k"), 9, 10);
+        assert!(lanes.start().is_none(), "no slot is free");
+        lanes.close(P0);
+    }
+    assert_eq!((lanes.ready.len(), lanes.running()), (0, 3));
+}
+
+fn start_all(lanes: &mut Lanes<u64>) -> Vec<Start<u64>> {
+    std::iter::from_fn(|| lanes.start()).collect()
+}
+
+fn partition_of(lanes: &Lanes<u64>) -> &PartitionLanes<u64> {
+    &lanes.partitions[&P0]
+}
+
+#[test]
+fn a_slot_that_holds_a_job_of_an_earlier_claim_at_the_same_offset_is_not_this_one() {
+    let mut lanes = opened(SMALL);
+    offer(&mut lanes, 5, "a");
+    let old = lanes.start().unwrap();
+    lanes.open(P0, T2);
+    lanes.offer(P0, T2, Offset(5), key("a"), 5, 10);
+    lanes.offer(P0, T2, Offset(6), key("a"), 6, 10);
+    let new = lanes.start().unwrap();
+    assert_eq!((old.ticket.offset, new.ticket.offset, lanes.running()), (Offset(5), Offset(5), 2));
+
+    lanes.wait(old.ticket, &old.key);
+    lanes.due(old.ticket, &old.key);
+    lanes.stop(old.ticket, &old.key);
+    lanes.applied(old.ticket, &old.key);
+    assert!(!lanes.release(P0, T1, &old.key));
+    assert_eq!(lanes.reread(P0, T1, &old.key, &[Offset(5)], vec![]), []);
+    lanes.offer(P0, T1, Offset(7), key("a"), 7, 10);
+    assert!(lanes.start().is_none(), "the new claim's job runs still");
+    assert_eq!(lanes.counts(P0), (2, 0));
+    assert!(!lanes.ended(old.ticket, &old.key), "its word does not count");
+    assert_eq!(lanes.running(), 1, "but its slot is free");
+
+    finish(&mut lanes, &new);
+    assert_eq!(lanes.start().unwrap().ticket.offset, Offset(6));
+}
+
+#[test]
+fn nothing_of_a_draining_partition_starts_and_the_others_go_on() {
+    let other = Partition(1);
+    let mut lanes = opened(LaneLimits { running: 1, ..LaneLimits::default() });
+    lanes.open(other, T2);
+    for offset in 0..3 {
+        offer(&mut lanes, offset, "slow");
+        lanes.offer(other, T2, Offset(offset), key("k"), offset, 10);
+    }
+    let first = lanes.start().unwrap();
+    assert_eq!(first.ticket.partition, P0);
+    lanes.drain(P0);
+    assert!(!lanes.is_idle(P0));
+    finish(&mut lanes, &first);
+    assert!(lanes.is_idle(P0));
+    for offset in 0..3 {
+        let start = lanes.start().unwrap();
+        assert_eq!((start.ticket.partition, start.ticket.offset), (other, Offset(offset)));
+        finish(&mut lanes, &start);
+    }
+    assert!(lanes.start().is_none());
+}
+
+#[test]
+fn a_draining_partition_is_not_resumed() {
+    let mut lanes = opened(SMALL);
+    (0..6).for_each(|offset| offer(&mut lanes, offset, &format!("k{offset}")));
+    let running = start_all(&mut lanes);
+    assert_eq!(lanes.actions(), [LaneAction::Pause(P0)]);
+    lanes.drain(P0);
+    running.iter().for_each(|start| finish(&mut lanes, start));
+    lanes.close(P0);
+    assert_eq!(lanes.actions(), []);
+}
+
+#[test]
+fn a_failing_job_keeps_its_place_in_its_lane() {
+    let mut lanes = opened(SMALL);
+    (0..3).for_each(|offset| offer(&mut lanes, offset, "k"));
+    offer(&mut lanes, 3, "other");
+    let first = lanes.start().unwrap();
+    lanes.ended(first.ticket, &first.key);
+    lanes.wait(first.ticket, &first.key);
+    let other = lanes.start().unwrap();
+    assert_eq!(other.ticket.offset, Offset(3), "only the key waits");
+    assert!(lanes.start().is_none());
+    lanes.due(first.ticket, &first.key);
+    assert_eq!(lanes.start().unwrap().ticket, first.ticket);
+}
+
+#[test]
+fn a_hot_key_with_large_jobs_leaves_room_for_the_others() {
+    let mut lanes = opened(LaneLimits { held_bytes: 8_000, ..LaneLimits::default() });
+    for offset in 0..100 {
+        lanes.offer(P0, T1, Offset(offset), key("hot"), offset, 900);
+    }
+    assert_eq!(lanes.actions(), [], "not full: the tail keeps its offsets only");
+    lanes.offer(P0, T1, Offset(100), key("other"), 100, 900);
+    assert_eq!(start_all(&mut lanes).last().unwrap().ticket.offset, Offset(100));
+}
+
+#[test]
+fn a_hot_key_does_not_hold_its_partition_paused() {
+    let mut lanes = opened(LaneLimits::default());
+    for offset in 0..2_000 {
+        offer(&mut lanes, offset, "hot");
+    }
+    let hot = lanes.start().unwrap();
+    for round in 0..3_000 {
+        let offset = 2_000 + round;
+        offer(&mut lanes, offset, &format!("k{round}"));
+    }
+    assert_eq!(lanes.actions(), [LaneAction::Pause(P0)]);
+    while let Some(start) = lanes.start() {
+        finish(&mut lanes, &start);
+    }
+    assert_eq!(lanes.actions(), [LaneAction::Resume(P0)], "the hot key's job runs still");
+    finish(&mut lanes, &hot);
+}
+
+#[test]
+fn stopped_keys_hold_no_bytes_and_lose_nothing() {
+    let mut lanes = opened(LaneLimits { held_jobs: 20, held_bytes: 20_000, known_jobs: 1_000, ..SMALL });
+    for offset in 0..200 {
+        offer(&mut lanes, offset, &format!("k{}", offset % 20));
+        for start in start_all(&mut lanes) {
+            lanes.ended(start.ticket, &start.key);
+            lanes.stop(start.ticket, &start.key);
+        }
+    }
+    assert_eq!((partition_of(&lanes).held_jobs, partition_of(&lanes).held_bytes), (0, 0));
+    assert_eq!(lanes.counts(P0), (200, 20));
+    assert!(lanes.only_stopped_left());
+    assert_eq!(lanes.actions(), [], "the partition reads on");
+
+    assert!(lanes.release(P0, T1, &key("k7")));
+    let mut order = Vec::new();
+    loop {
+        for action in lanes.actions() {
+            let LaneAction::Reread { partition, tenure, key, offsets } = action else { panic!("{action:?}") };
+            let found = offsets.iter().map(|&offset| (offset, offset.0, 10)).collect();
+            assert_eq!(lanes.reread(partition, tenure, &key, &offsets, found), []);
+        }
+        let Some(start) = lanes.start() else { break };
+        order.push(start.job);
+        finish(&mut lanes, &start);
+    }
+    assert_eq!(order, (0..10).map(|n| 7 + 20 * n).collect::<Vec<_>>());
+}
+
+#[test]
+fn releasing_many_keys_at_once_does_not_read_more_than_the_partition_may_hold() {
+    let limits = LaneLimits { held_jobs: 40, held_bytes: 4_000, known_jobs: 10_000, lane_jobs: 8, running: 8 };
+    let mut lanes = opened(limits);
+    (0..10).for_each(|n| lanes.stopped(P0, T1, key(&format!("k{n}"))));
+    (0..1_000).for_each(|offset| offer(&mut lanes, offset, &format!("k{}", offset % 10)));
+    (0..10).for_each(|n| assert!(lanes.release(P0, T1, &key(&format!("k{n}")))));
+    let asked: usize = lanes
+        .actions()
+        .iter()
+        .map(|action| if let LaneAction::Reread { offsets, .. } = action { offsets.len() } else { 0 })
+        .sum();
+    assert!((10..=40).contains(&asked), "{asked} asked for");
+    assert_eq!(asked, partition_of(&lanes).held_jobs, "what is asked for counts as held");
+}
+
+#[test]
+fn a_second_answer_to_a_reread_changes_nothing() {
+    let mut lanes = opened(LaneLimits { lane_jobs: 1, ..SMALL });
+    (0..5).for_each(|offset| offer(&mut lanes, offset, "k"));
+    while let Some(start) = lanes.start() {
+        finish(&mut lanes, &start);
+    }
+    let asked = lanes.actions();
+    let [LaneAction::Reread { offsets, .. }] = &asked[..] else { panic!("{asked:?}") };
+    assert_eq!(lanes.reread(P0, T1, &key("k"), offsets, vec![]), *offsets, "expired: counts as finished");
+    assert_eq!(lanes.reread(P0, T1, &key("k"), offsets, vec![]), [], "the lane asks for others now");
+    assert_eq!(lanes.counts(P0).0, 5 - 2 - offsets.len());
+}
+
+#[test]
+fn a_lane_without_a_share_still_runs() {
+    let mut lanes = opened(LaneLimits { lane_jobs: 0, ..SMALL });
+    (0..6).for_each(|offset| offer(&mut lanes, offset, "k"));
+    let mut ran = 0;
+    loop {
+        for action in lanes.actions() {
+            if let LaneAction::Reread { partition, tenure, key, offsets } = action {
+                let found = offsets.iter().map(|&offset| (offset, offset.0, 10)).collect();
+                lanes.reread(partition, tenure, &key, &offsets, found);
+            }
+        }
+        let Some(start) = lanes.start() else { break };
+        finish(&mut lanes, &start);
+        ran += 1;
+    }
+    assert_eq!(ran, 6);
+}
+
+#[test]
+fn a_hundred_thousand_jobs_leave_nothing_behind() {
+    let mut lanes = opened(SMALL);
+    let mut offset = 0;
+    for tenure in 2..2_000 {
+        lanes.open(P0, Tenure(tenure));
+        let mut left = Vec::new();
+        for _ in 0..50 {
+            lanes.offer(P0, Tenure(tenure), Offset(offset), key(&format!("k{}", offset % 7)), offset, 10);
+            offset += 1;
+            for action in lanes.actions() {
+                if let LaneAction::Reread { partition, tenure, key, offsets } = action {
+                    let found = offsets.iter().map(|&offset| (offset, offset.0, 10)).collect();
+                    lanes.reread(partition, tenure, &key, &offsets, found);
+                }
+            }
+            if let Some(start) = lanes.start() {
+                if offset % 5 == 0 && left.len() < 2 {
+                    left.push(start);
+                } else {
+                    finish(&mut lanes, &start);
+                }
+            }
+        }
+        lanes.close(P0);
+        assert!(left.iter().all(|start| !lanes.ended(start.ticket, &start.key)));
+    }
+    assert!(offset >= 99_000);
+    assert_eq!((lanes.ready.len(), lanes.running.len(), lanes.partitions.len(), lanes.actions.len()), (0, 0, 0, 0));
+    assert!(lanes.ready.capacity() < 1_000 && lanes.running.capacity() < 1_000);
+}
+
+mod model;

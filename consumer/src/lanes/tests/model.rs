@@ -1,0 +1,473 @@
+//! [`Lanes`] against a world that does it the simple way: a queue for each key, and what each key is doing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+const KEYS: usize = 4;
+const PARTITIONS: u32 = 2;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Open {
+        partition: u32,
+    },
+    Close {
+        partition: u32,
+    },
+    Drain {
+        partition: u32,
+    },
+    Offer {
+        partition: u32,
+        key: usize,
+        size: usize,
+    },
+    Start,
+    Ended {
+        pick: usize,
+    },
+    Applied {
+        pick: usize,
+    },
+    Wait {
+        pick: usize,
+    },
+    Stop {
+        pick: usize,
+    },
+    Due {
+        pick: usize,
+    },
+    Release {
+        partition: u32,
+        key: usize,
+    },
+    Reread {
+        pick: usize,
+        gone: u8,
+    },
+    /// Word of a tenure that is over.
+    Stale {
+        pick: usize,
+        word: u8,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let partition = 0..PARTITIONS;
+    let pick = 0..8_usize;
+    prop_oneof![
+        1 => partition.clone().prop_map(|partition| Step::Open { partition }),
+        1 => partition.clone().prop_map(|partition| Step::Close { partition }),
+        1 => partition.clone().prop_map(|partition| Step::Drain { partition }),
+        // Half of the jobs have one key.
+        12 => (partition.clone(), 0..2 * KEYS, 1..120_usize)
+            .prop_map(|(partition, key, size)| Step::Offer { partition, key: key.saturating_sub(KEYS), size }),
+        8 => Just(Step::Start),
+        6 => pick.clone().prop_map(|pick| Step::Ended { pick }),
+        6 => pick.clone().prop_map(|pick| Step::Applied { pick }),
+        2 => pick.clone().prop_map(|pick| Step::Wait { pick }),
+        1 => pick.clone().prop_map(|pick| Step::Stop { pick }),
+        3 => pick.clone().prop_map(|pick| Step::Due { pick }),
+        2 => (partition, 0..KEYS).prop_map(|(partition, key)| Step::Release { partition, key }),
+        4 => (pick.clone(), any::<u8>()).prop_map(|(pick, gone)| Step::Reread { pick, gone }),
+        1 => (pick, 0..5_u8).prop_map(|(pick, word)| Step::Stale { pick, word }),
+    ]
+}
+
+/// What a key is doing.
+#[derive(Clone, Debug, PartialEq)]
+enum Doing {
+    Nothing,
+    Running(Ticket),
+    /// Ended, its write under way.
+    Writing(Ticket),
+    Waiting(Ticket),
+    Stopped,
+    Reading(Vec<Offset>),
+}
+
+#[derive(Debug)]
+struct ModelPartition {
+    tenure: Tenure,
+    draining: bool,
+    paused: bool,
+    queues: BTreeMap<usize, VecDeque<Offset>>,
+    doing: BTreeMap<usize, Doing>,
+}
+
+/// The real thing, the simple one, and what the simple one saw of the real.
+struct World {
+    lanes: Lanes<u64>,
+    partitions: BTreeMap<Partition, ModelPartition>,
+    /// Every slot, with its key: those of ended tenures too.
+    slots: BTreeMap<Ticket, usize>,
+    over: Vec<(Ticket, usize)>,
+    sizes: BTreeMap<Offset, usize>,
+    next_tenure: u64,
+    next_offset: u64,
+    finished: BTreeSet<Offset>,
+}
+
+fn name(key: usize) -> JobKey {
+    super::key(&format!("k{key}"))
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            lanes: Lanes::new(SMALL),
+            partitions: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            over: Vec::new(),
+            sizes: BTreeMap::new(),
+            next_tenure: 1,
+            next_offset: 0,
+            finished: BTreeSet::new(),
+        }
+    }
+
+    fn take(&mut self, step: &Step) -> Result<(), TestCaseError> {
+        match *step {
+            Step::Open { partition } => self.open(Partition(partition)),
+            Step::Close { partition } => self.close(Partition(partition))?,
+            Step::Drain { partition } => self.drain(Partition(partition)),
+            Step::Offer { partition, key, size } => self.offer(Partition(partition), key, size),
+            Step::Start => self.start()?,
+            Step::Ended { pick } => self.ended(pick)?,
+            Step::Applied { pick } => self.settle(pick, 0),
+            Step::Wait { pick } => self.settle(pick, 1),
+            Step::Stop { pick } => self.settle(pick, 2),
+            Step::Due { pick } => self.due(pick),
+            Step::Release { partition, key } => self.release(Partition(partition), key)?,
+            Step::Reread { pick, gone } => self.reread(pick, gone)?,
+            Step::Stale { pick, word } => self.stale(pick, word)?,
+        }
+        self.see_actions()?;
+        self.compare()
+    }
+
+    fn open(&mut self, partition: Partition) {
+        self.forget(partition);
+        let tenure = Tenure(self.next_tenure);
+        self.next_tenure += 1;
+        self.lanes.open(partition, tenure);
+        let (queues, doing) = (BTreeMap::new(), BTreeMap::new());
+        self.partitions.insert(partition, ModelPartition { tenure, draining: false, paused: false, queues, doing });
+    }
+
+    fn forget(&mut self, partition: Partition) -> usize {
+        let Some(old) = self.partitions.remove(&partition) else { return 0 };
+        for (key, doing) in &old.doing {
+            if let Doing::Running(ticket) | Doing::Writing(ticket) | Doing::Waiting(ticket) = doing {
+                self.over.push((*ticket, *key));
+            }
+        }
+        old.queues.values().map(VecDeque::len).sum()
+    }
+
+    fn close(&mut self, partition: Partition) -> Result<(), TestCaseError> {
+        let known = self.forget(partition);
+        prop_assert_eq!(self.lanes.close(partition), known);
+        Ok(())
+    }
+
+    fn drain(&mut self, partition: Partition) {
+        self.lanes.drain(partition);
+        if let Some(p) = self.partitions.get_mut(&partition) {
+            p.draining = true;
+        }
+    }
+
+    fn offer(&mut self, partition: Partition, key: usize, size: usize) {
+        let Some(p) = self.partitions.get_mut(&partition) else { return };
+        // A few records come after a pause, as from a real group.
+        if p.paused && self.next_offset % 4 != 0 {
+            return;
+        }
+        let offset = Offset(self.next_offset);
+        self.next_offset += 1;
+        self.sizes.insert(offset, size);
+        self.lanes.offer(partition, p.tenure, offset, name(key), offset.0, size);
+        p.queues.entry(key).or_default().push_back(offset);
+        p.doing.entry(key).or_insert(Doing::Nothing);
+    }
+
+    /// Something starts if and only if something can, and it is the head of a lane that is doing nothing.
+    fn start(&mut self) -> Result<(), TestCaseError> {
+        let can: BTreeSet<Ticket> = self
+            .partitions
+            .iter()
+            .filter(|(_, p)| !p.draining)
+            .flat_map(|(&partition, p)| {
+                let idle = p.doing.iter().filter(|(_, doing)| **doing == Doing::Nothing);
+                let heads = idle.filter_map(|(key, _)| p.queues[key].front());
+                heads.map(move |&offset| Ticket { partition, tenure: p.tenure, offset })
+            })
+            .collect();
+        let started = self.lanes.start();
+        if self.slots.len() == SMALL.running || can.is_empty() {
+            prop_assert!(started.is_none(), "{:?} started", started);
+            return Ok(());
+        }
+        let Some(Start { ticket, key, job }) = started else {
+            return Err(TestCaseError::fail(format!("none of {can:?} starts")));
+        };
+        prop_assert!(can.contains(&ticket), "{:?} started, of {:?}", ticket, can);
+        prop_assert_eq!(job, ticket.offset.0);
+        let p = self.partitions.get_mut(&ticket.partition).unwrap();
+        let key = (0..KEYS).find(|k| name(*k) == key).unwrap();
+        prop_assert_eq!(p.queues[&key].front(), Some(&ticket.offset));
+        p.doing.insert(key, Doing::Running(ticket));
+        prop_assert!(self.slots.insert(ticket, key).is_none(), "started twice: {:?}", ticket);
+        Ok(())
+    }
+
+    fn doing(&mut self, ticket: Ticket, key: usize) -> Option<&mut Doing> {
+        self.partitions.get_mut(&ticket.partition).filter(|p| p.tenure == ticket.tenure)?.doing.get_mut(&key)
+    }
+
+    fn ended(&mut self, pick: usize) -> Result<(), TestCaseError> {
+        let Some((&ticket, &key)) = self.slots.iter().nth(pick % self.slots.len().max(1)) else { return Ok(()) };
+        self.slots.remove(&ticket);
+        let counts = self.lanes.ended(ticket, &name(key));
+        let doing = self.doing(ticket, key).filter(|doing| **doing == Doing::Running(ticket));
+        prop_assert_eq!(counts, doing.is_some());
+        if let Some(doing) = doing {
+            *doing = Doing::Writing(ticket);
+        }
+        Ok(())
+    }
+
+    fn pick(&self, pick: usize, want: impl Fn(&Doing) -> Option<Ticket>) -> Option<(Ticket, usize)> {
+        let all = self.partitions.values().flat_map(|p| p.doing.iter());
+        let fits: Vec<_> = all.filter_map(|(key, doing)| Some((want(doing)?, *key))).collect();
+        fits.get(pick % fits.len().max(1)).copied()
+    }
+
+    fn settle(&mut self, pick: usize, how: u8) {
+        let writing = |doing: &Doing| if let Doing::Writing(ticket) = doing { Some(*ticket) } else { None };
+        let Some((ticket, key)) = self.pick(pick, writing) else { return };
+        let lane = name(key);
+        match how {
+            0 => self.lanes.applied(ticket, &lane),
+            1 => self.lanes.wait(ticket, &lane),
+            _ => self.lanes.stop(ticket, &lane),
+        }
+        *self.doing(ticket, key).unwrap() = match how {
+            0 => Doing::Nothing,
+            1 => Doing::Waiting(ticket),
+            _ => Doing::Stopped,
+        };
+        if how == 0 {
+            let p = self.partitions.get_mut(&ticket.partition).unwrap();
+            assert_eq!(p.queues.get_mut(&key).unwrap().pop_front(), Some(ticket.offset));
+            assert!(self.finished.insert(ticket.offset), "applied twice");
+        }
+    }
+
+    fn due(&mut self, pick: usize) {
+        let waiting = |doing: &Doing| if let Doing::Waiting(ticket) = doing { Some(*ticket) } else { None };
+        let Some((ticket, key)) = self.pick(pick, waiting) else { return };
+        self.lanes.due(ticket, &name(key));
+        *self.doing(ticket, key).unwrap() = Doing::Nothing;
+    }
+
+    fn release(&mut self, partition: Partition, key: usize) -> Result<(), TestCaseError> {
+        let Some(p) = self.partitions.get_mut(&partition) else { return Ok(()) };
+        let stopped = p.doing.get(&key) == Some(&Doing::Stopped);
+        prop_assert_eq!(self.lanes.is_stopped(partition, &name(key)), stopped);
+        prop_assert_eq!(self.lanes.release(partition, p.tenure, &name(key)), stopped);
+        if stopped {
+            p.doing.insert(key, Doing::Nothing);
+        }
+        Ok(())
+    }
+
+    fn reread(&mut self, pick: usize, gone: u8) -> Result<(), TestCaseError> {
+        let reading: Vec<_> = self
+            .partitions
+            .iter()
+            .flat_map(|(&partition, p)| p.doing.iter().map(move |(&key, doing)| (partition, p.tenure, key, doing)))
+            .filter_map(|(partition, tenure, key, doing)| match doing {
+                Doing::Reading(offsets) => Some((partition, tenure, key, offsets.clone())),
+                _ => None,
+            })
+            .collect();
+        let Some((partition, tenure, key, asked)) = reading.get(pick % reading.len().max(1)).cloned() else {
+            return Ok(());
+        };
+        // One in four answers misses some of the records.
+        let is_gone = |at: usize| gone % 4 == 0 && gone & (4 << at) != 0;
+        let (absent, found): (Vec<_>, Vec<_>) = asked.iter().enumerate().partition(|(at, _)| is_gone(*at));
+        let found = found.into_iter().map(|(_, &offset)| (offset, offset.0, self.sizes[&offset])).collect();
+        let mut absent: Vec<_> = absent.into_iter().map(|(_, &offset)| offset).collect();
+        let p = self.partitions.get_mut(&partition).unwrap();
+        p.doing.insert(key, Doing::Nothing);
+        p.queues.get_mut(&key).unwrap().retain(|offset| !absent.contains(offset));
+        let mut told = self.lanes.reread(partition, tenure, &name(key), &asked, found);
+        told.sort_unstable();
+        absent.sort_unstable();
+        prop_assert_eq!(&told, &absent);
+        self.finished.extend(told);
+        Ok(())
+    }
+
+    fn stale(&mut self, pick: usize, word: u8) -> Result<(), TestCaseError> {
+        let Some(&(ticket, key)) = self.over.get(pick % self.over.len().max(1)) else { return Ok(()) };
+        let lane = name(key);
+        match word {
+            0 => self.lanes.applied(ticket, &lane),
+            1 => self.lanes.wait(ticket, &lane),
+            2 => self.lanes.stop(ticket, &lane),
+            3 => self.lanes.due(ticket, &lane),
+            _ => prop_assert!(!self.lanes.release(ticket.partition, ticket.tenure, &lane)),
+        }
+        Ok(())
+    }
+
+    /// Pauses and resumes take turns; a reread asks for the front of a lane that could start but has no bytes.
+    fn see_actions(&mut self) -> Result<(), TestCaseError> {
+        for action in self.lanes.actions() {
+            match action {
+                LaneAction::Pause(partition) => {
+                    let p = self.partitions.get_mut(&partition).unwrap();
+                    prop_assert!(!std::mem::replace(&mut p.paused, true), "paused twice");
+                }
+                LaneAction::Resume(partition) => {
+                    let p = self.partitions.get_mut(&partition).unwrap();
+                    prop_assert!(std::mem::replace(&mut p.paused, false), "resumed twice");
+                    prop_assert!(!p.draining);
+                    let held = &self.lanes.partitions[&partition];
+                    prop_assert!(held.held_jobs * 2 < SMALL.held_jobs, "resumed only when half empty");
+                }
+                LaneAction::Reread { partition, tenure, key, offsets } => {
+                    let key = (0..KEYS).find(|k| name(*k) == key).unwrap();
+                    let p = self.partitions.get_mut(&partition).unwrap();
+                    prop_assert_eq!(tenure, p.tenure);
+                    prop_assert_eq!(&p.doing[&key], &Doing::Nothing);
+                    prop_assert!(!offsets.is_empty() && p.queues[&key].iter().zip(&offsets).all(|(a, b)| a == b));
+                    p.doing.insert(key, Doing::Reading(offsets));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn compare(&self) -> Result<(), TestCaseError> {
+        prop_assert_eq!(self.lanes.running(), self.slots.len());
+        prop_assert!(self.slots.len() <= SMALL.running);
+        prop_assert_eq!(self.lanes.partitions.len(), self.partitions.len());
+        for (partition, model) in &self.partitions {
+            let real = &self.lanes.partitions[partition];
+            let known = model.queues.values().map(VecDeque::len).sum();
+            let stopped = model.doing.values().filter(|doing| **doing == Doing::Stopped).count();
+            prop_assert_eq!(self.lanes.counts(*partition), (known, stopped));
+            let busy = model.doing.values().any(|d| matches!(d, Doing::Running(_) | Doing::Writing(_)));
+            prop_assert_eq!(self.lanes.is_idle(*partition), !busy);
+            self.compare_bytes(model, real)?;
+        }
+        Ok(())
+    }
+
+    fn compare_bytes(&self, model: &ModelPartition, real: &PartitionLanes<u64>) -> Result<(), TestCaseError> {
+        let (mut jobs, mut bytes) = (0, 0);
+        for (key, queue) in &model.queues {
+            let Some(lane) = real.lanes.get(&name(*key)) else {
+                prop_assert!(queue.is_empty(), "a lane was forgotten");
+                continue;
+            };
+            let places = lane.held.iter().map(|held| held.place.offset).chain(lane.bare.iter().map(|p| p.offset));
+            prop_assert!(places.eq(queue.iter().copied()), "nothing lost, nothing out of order");
+            let counted = queue.iter().take(lane.held.len() + lane.asked);
+            bytes += counted.map(|offset| self.sizes[offset]).sum::<usize>();
+            jobs += lane.held.len() + lane.asked;
+            if lane.state == State::Stopped {
+                prop_assert!(lane.held.is_empty());
+            }
+        }
+        prop_assert_eq!((real.held_jobs, real.held_bytes), (jobs, bytes));
+        if known_is_above(real) {
+            prop_assert!(model.paused, "a full partition is paused");
+        }
+        Ok(())
+    }
+
+    /// The world answers everything: whatever was offered to a tenure that lives on is finished.
+    fn finish(mut self) -> Result<(), TestCaseError> {
+        let gone: Vec<_> = self.partitions.iter().filter(|(_, p)| p.draining).map(|(p, _)| *p).collect();
+        gone.into_iter().try_for_each(|p| self.close(p))?;
+        for _ in 0..10_000 {
+            for (partition, key) in (0..PARTITIONS).flat_map(|partition| (0..KEYS).map(move |key| (partition, key))) {
+                self.take(&Step::Release { partition, key })?;
+            }
+            for step in [
+                Step::Start,
+                Step::Ended { pick: 0 },
+                Step::Applied { pick: 0 },
+                Step::Due { pick: 0 },
+                Step::Reread { pick: 0, gone: 1 },
+            ] {
+                self.take(&step)?;
+            }
+            if self.slots.is_empty() && self.partitions.values().all(|p| p.queues.values().all(VecDeque::is_empty)) {
+                break;
+            }
+        }
+        for p in self.lanes.partitions.values() {
+            prop_assert_eq!((p.known_jobs, p.held_jobs, p.held_bytes, p.busy), (0, 0, 0, 0));
+            prop_assert!(p.lanes.is_empty() && !p.full);
+        }
+        prop_assert!(self.lanes.ready.is_empty() || self.lanes.start().is_none());
+        Ok(())
+    }
+}
+
+fn known_is_above(real: &PartitionLanes<u64>) -> bool {
+    !real.draining && (real.held_jobs >= SMALL.held_jobs || real.known_jobs >= SMALL.known_jobs)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3_000, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn lanes_do_what_a_queue_for_each_key_would(steps in prop::collection::vec(step(), 0..160)) {
+        let mut world = World::new();
+        world.open(Partition(0));
+        world.open(Partition(1));
+        for step in &steps {
+            world.take(step)?;
+        }
+        world.finish()?;
+    }
+
+    /// R22: nine of ten jobs have one key, which never ends. The others never wait for it.
+    #[test]
+    fn a_hot_key_never_keeps_another_from_starting(hot in prop::collection::vec(0..10_u8, 0..120)) {
+        let limits = LaneLimits { known_jobs: 1_000, ..SMALL };
+        let mut lanes = opened(limits);
+        let mut paused = false;
+        let mut stuck = 0;
+        for (offset, dice) in hot.iter().enumerate() {
+            let name = if *dice > 0 { "hot".to_owned() } else { format!("k{offset}") };
+            offer(&mut lanes, offset as u64, &name);
+            let mut found = name == "hot";
+            while let Some(start) = lanes.start() {
+                if start.key == super::key("hot") {
+                    stuck += 1;
+                } else {
+                    found |= start.ticket.offset == Offset(offset as u64);
+                    finish(&mut lanes, &start);
+                }
+            }
+            prop_assert!(found, "the key's only job starts at once");
+            for action in lanes.actions() {
+                paused = action == LaneAction::Pause(P0);
+            }
+            prop_assert!(!paused && stuck <= 1);
+        }
+    }
+}
