@@ -1,0 +1,1 @@
+//! What only the embedded group promises.
