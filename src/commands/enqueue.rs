@@ -84,7 +84,8 @@ fn nothing_to_send(lines: u64, source: &Source, global: &Global, output: &mut Ou
     if output.is_json() {
         output.json(&summary::Summary::of_nothing(source, global, lines))?;
     } else if !global.quiet {
-        let text = format!("nothing to send: all of {source} ({}) is on queue '{}'", counted(lines, "line"), global.queue);
+        let text =
+            format!("nothing to send: all of {source} ({}) is on queue '{}'", counted(lines, "line"), global.queue);
         output.line(&text)?;
     }
     Ok(Code::Done)

@@ -215,7 +215,11 @@ impl Fields {
         let mut fields = Vec::with_capacity(self.ends.len());
         for &end in &self.ends {
             let field = std::str::from_utf8(&self.text[start..end]).map_err(|_| {
-                Fault::new(Rule::NotUtf8, format!("field {} is not UTF-8", fields.len() + 1), "convert the text to UTF-8")
+                Fault::new(
+                    Rule::NotUtf8,
+                    format!("field {} is not UTF-8", fields.len() + 1),
+                    "convert the text to UTF-8",
+                )
             })?;
             fields.push(field);
             start = end;

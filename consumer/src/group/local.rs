@@ -12,7 +12,11 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use keylane_producer::{GroupName, QueueIdentity, log::local::LocalLog};
+use keylane_producer::{
+    GroupName, QueueIdentity,
+    log::local::{LocalLog, Open},
+    sqlite::Patience,
+};
 use rusqlite::Connection;
 
 use self::{
@@ -116,7 +120,11 @@ impl LocalGroup {
         Ok(Self {
             connection,
             control: Arc::new(LocalControl::open(path, place.clone(), Arc::clone(&inbox))?),
-            fetch: Fetch::new(Box::new(LocalLog::open(path)?), queue.clone(), &settings),
+            fetch: Fetch::new(
+                Box::new(LocalLog::open(path, Open::Existing, Patience::Worker)?),
+                queue.clone(),
+                &settings,
+            ),
             place,
             settings,
             inbox,

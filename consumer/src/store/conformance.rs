@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use keylane_producer::{
-    Attempt, GroupName, Incarnation, JobId, JobKey, Offset, Partition, PartitionCount, QueueIdentity, queue::KeyHash,
+    Attempt, GroupName, Incarnation, Job, JobKey, Offset, Partition, PartitionCount, QueueIdentity, queue::KeyHash,
 };
 
 use super::{
@@ -142,7 +142,13 @@ impl<P: Place> Rig<P> {
 
 impl<S: FencedStore> Holder<S> {
     pub(crate) fn part(&self, jobs: Vec<JobWrite<S>>) -> PartitionWrite<S> {
-        PartitionWrite { fence: self.fence.clone(), jobs, watermark: Offset(0), resumed: Vec::new() }
+        PartitionWrite {
+            fence: self.fence.clone(),
+            jobs,
+            quarantined: Vec::new(),
+            watermark: Offset(0),
+            resumed: Vec::new(),
+        }
     }
 
     pub(crate) fn write(&mut self, jobs: Vec<JobWrite<S>>) -> Result<Vec<Written>, Fenced> {
@@ -157,7 +163,8 @@ impl<S: FencedStore> Holder<S> {
 }
 
 pub(crate) fn job<S: FencedStore>(key: &str, offset: u64, write: Write<S>) -> JobWrite<S> {
-    JobWrite { offset: Offset(offset), key: self::key(key), id: JobId::fresh(), attempt: Attempt::FIRST, write }
+    let job = Arc::new(Job::new(self::key(key), None).expect("no payload is not too long"));
+    JobWrite { offset: Offset(offset), job, attempt: Attempt::FIRST, write }
 }
 
 pub(crate) fn key(text: &str) -> JobKey {

@@ -13,7 +13,7 @@
 //! | `keylane_marker` | a range of finished offsets | scope, part, first, last |
 //! | `keylane_stopped` | a key that stands still | scope, part, key, offset, job_id, attempts, rule, reason, released |
 //! | `keylane_suspect` | a job that ran when its worker died | scope, part, offset, deaths |
-//! | `keylane_quarantine` | a record that is no job | scope, part, offset, key, job_id, reason, at |
+//! | `keylane_quarantine` | a record that is no job | scope, part, offset, key, reason, at |
 //! | `keylane_refused` | what a stale worker tried | scope, part, worker, writes, jobs, last |
 //!
 //! Why it is so: `docs/decisions/0004-sqlite-store.md`.

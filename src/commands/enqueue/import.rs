@@ -252,7 +252,9 @@ impl<'a> Import<'a> {
             _ => format!("the lines 1 to {} are on queue '{queue}', and nothing after them", grouped(lines)),
         };
         let go_on = match (self.source.name(), &self.args.file) {
-            (Some(_), Some(file)) => format!("go on with the same command and --resume: keylane enqueue {} --resume", file.display()),
+            (Some(_), Some(file)) => {
+                format!("go on with the same command and --resume: keylane enqueue {} --resume", file.display())
+            }
             (Some(_), None) => "go on with the same command, the same input and --resume".to_owned(),
             (None, _) => format!(
                 "send the rest, from line {} on; with --source NAME, --resume would know where to go on",

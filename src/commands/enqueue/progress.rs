@@ -60,7 +60,10 @@ impl Progress {
                 let now = clock.now();
                 if now >= *next {
                     *next = now.plus(EVERY);
-                    let of = self.length.map(|l| format!(" ({}%)", bytes.saturating_mul(100) / l.max(1))).unwrap_or_default();
+                    let of = self
+                        .length
+                        .map(|l| format!(" ({}%)", bytes.saturating_mul(100) / l.max(1)))
+                        .unwrap_or_default();
                     // Progress that nobody can read is no reason to stop.
                     let _ = writeln!(io::stderr(), "{} {}{of}", self.done, counted(jobs, "job"));
                 }

@@ -4,7 +4,11 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use keylane_producer::{
     GroupName, Offset, Partition, QueueIdentity,
-    log::{Log, local::LocalLog},
+    log::{
+        Log,
+        local::{LocalLog, Open},
+    },
+    sqlite::Patience,
 };
 use rusqlite::{Connection, Transaction, params};
 
@@ -64,7 +68,12 @@ impl GroupReader {
     pub fn open(path: &Path, queue: &QueueIdentity, group: &GroupName, clock: Clock) -> Result<Self, Error> {
         let connection = schema::open_to_look(path)?;
         let place = Place::find(&connection, queue, group, clock)?;
-        Ok(Self { connection, log: LocalLog::open(path)?, queue: queue.clone(), place })
+        Ok(Self {
+            connection,
+            log: LocalLog::open(path, Open::Existing, Patience::Worker)?,
+            queue: queue.clone(),
+            place,
+        })
     }
 
     /// What the group looks like now.

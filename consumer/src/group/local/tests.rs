@@ -2,6 +2,8 @@
 
 use keylane_producer::{
     Log, Offset, Partition, PartitionCount, QueueSpec, Record, Retention, Timestamp,
+    log::local::{LocalLog, Open},
+    sqlite::Patience,
 };
 
 use super::{schema::Guards, *};
@@ -20,7 +22,7 @@ pub(super) struct Folder {
 impl Folder {
     pub(super) fn with_queue(partitions: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut log = LocalLog::open(&folder.path().join("queue.db")).unwrap();
+        let mut log = LocalLog::open(&folder.path().join("queue.db"), Open::Create, Patience::Patient).unwrap();
         let partitions = partitions.to_string().parse::<PartitionCount>().unwrap();
         let spec = QueueSpec { name: "jobs".parse().unwrap(), partitions, retention: Retention::default() };
         let queue = log.create(&spec).unwrap();
@@ -56,14 +58,10 @@ impl Bench for Folder {
     }
 
     fn append(&self, partition: Partition, count: usize) -> Vec<Offset> {
-        let record = Record {
-            key: Some("k".into()),
-            value: Some("v".into()),
-            headers: Vec::new(),
-            timestamp: Timestamp(0),
-        };
+        let record =
+            Record { key: Some("k".into()), value: Some("v".into()), headers: Vec::new(), timestamp: Timestamp(0) };
         let records = vec![(partition, record); count];
-        let mut log = LocalLog::open(&self.path()).unwrap();
+        let mut log = LocalLog::open(&self.path(), Open::Create, Patience::Patient).unwrap();
         log.append(&self.queue, records, None).unwrap().into_iter().map(|receipt| receipt.offset).collect()
     }
 

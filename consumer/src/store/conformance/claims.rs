@@ -174,6 +174,7 @@ pub fn a_refused_write_is_counted_for_its_worker<P: Place>() {
         let part = super::PartitionWrite {
             fence: fence.clone(),
             jobs,
+            quarantined: vec![],
             watermark: keylane_producer::Offset(0),
             resumed: vec![],
         };

@@ -4,7 +4,7 @@
 use keylane_producer::Offset;
 
 use super::{Holder, P0, P1, Place, Rig, StopRule, StoreSession, Write, job, key, letters, stop};
-use crate::store::{MAX_REASON_BYTES, StopReason, StoppedKey};
+use crate::store::{MAX_REASON_BYTES, Quarantined, StopReason, StoppedKey};
 
 pub fn a_stopped_key_survives_a_new_claim<P: Place>() {
     let rig = Rig::<P>::new();
@@ -82,9 +82,11 @@ pub fn a_stop_leaves_no_marker<P: Place>() {
 pub fn a_quarantined_record_is_done_and_counted<P: Place>() {
     let rig = Rig::<P>::new();
     let mut a = rig.claim("a", 1, P0);
-    let strange = || job("k", 0, Write::Quarantine("its key belongs elsewhere".into()));
-    assert_eq!(letters(&a.write(vec![strange()]).unwrap()), "a");
-    assert_eq!(letters(&a.write(vec![strange()]).unwrap()), "d");
+    for key in [None, Some("k".into())] {
+        let mut part = a.part(vec![]);
+        part.quarantined.push(Quarantined { offset: Offset(0), key, reason: "its key belongs elsewhere".into() });
+        assert!(a.write_part(part).unwrap().is_empty());
+    }
     let overview = a.session.overview().unwrap();
     assert_eq!((overview[0].quarantined, overview[0].done.floor, overview[1].quarantined), (1, 1, 0));
 }

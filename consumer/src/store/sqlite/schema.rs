@@ -86,8 +86,7 @@ CREATE TABLE IF NOT EXISTS keylane_quarantine (
     scope  INTEGER NOT NULL,
     part   INTEGER NOT NULL,
     offset INTEGER NOT NULL,
-    key    BLOB    NOT NULL,
-    job_id TEXT    NOT NULL,
+    key    BLOB,
     reason TEXT    NOT NULL,
     at     INTEGER NOT NULL,
     PRIMARY KEY (scope, part, offset)

@@ -21,7 +21,7 @@ pub(super) fn stop(
     job: &JobWrite<SqliteStore>,
     reason: &StopReason,
 ) -> rusqlite::Result<()> {
-    let place = params![scope.id, partition.0, job.key.as_bytes(), int(job.offset.0)];
+    let place = params![scope.id, partition.0, job.job.key.as_bytes(), int(job.offset.0)];
     let same = "SELECT 1 FROM keylane_stopped
                 WHERE scope = ?1 AND part = ?2 AND key = ?3 AND offset = ?4 AND released = 0";
     if ours.prepare(tx, same)?.exists(place)? {
@@ -33,9 +33,9 @@ pub(super) fn stop(
     ours.prepare(tx, sql)?.execute(params![
         scope.id,
         partition.0,
-        job.key.as_bytes(),
+        job.job.key.as_bytes(),
         int(job.offset.0),
-        job.id.as_str(),
+        job.job.id.as_str(),
         job.attempt.0,
         reason.rule.as_str(),
         cut(&reason.text),

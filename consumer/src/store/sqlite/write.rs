@@ -24,7 +24,7 @@ use super::{
 use crate::{
     error::Error,
     fence::FenceToken,
-    store::{JobWrite, PartitionWrite, PartitionWritten, Write, Written, ranges::Ranges},
+    store::{JobWrite, PartitionWrite, PartitionWritten, Quarantined, Write, Written, ranges::Ranges},
 };
 
 const DOING: &str = "cannot write to the store";
@@ -158,7 +158,8 @@ impl Writer<'_, '_> {
         let (partition, watermark) = (part.fence.partition(), part.watermark.0);
         let (first, jobs) = plan.within(at, span);
         let jobs = &mut part.jobs[jobs];
-        let offsets = || jobs.iter().map(|job| job.offset.0);
+        let aside = part.quarantined.iter().map(|record| record.offset.0);
+        let offsets = || jobs.iter().map(|job| job.offset.0).chain(aside.clone());
         let touched = offsets().min().zip(offsets().max());
         let before = markers::near(self.tx, self.ours, self.scope, partition, watermark, touched).map_err(&sql)?;
         stopped::resume(self.tx, self.ours, self.scope, partition, &part.resumed).map_err(&sql)?;
@@ -169,7 +170,7 @@ impl Writer<'_, '_> {
             let written = if after.contains(job.offset.0) {
                 Written::AlreadyDone
             } else if plan.is_struck(index) {
-                held.insert(job.key.clone());
+                held.insert(job.job.key.clone());
                 continue;
             } else {
                 match self.job(partition, job, &held)? {
@@ -180,9 +181,13 @@ impl Writer<'_, '_> {
             match written {
                 Written::Applied => after.add(job.offset.0, job.offset.0),
                 Written::AlreadyDone => {}
-                Written::EffectFailed(_) | Written::Stopped => drop(held.insert(job.key.clone())),
+                Written::EffectFailed(_) | Written::Stopped => drop(held.insert(job.job.key.clone())),
             }
             plan.answer(index, written);
+        }
+        for record in part.quarantined.iter().filter(|record| !before.contains(record.offset.0)) {
+            self.quarantine(partition, record).map_err(&sql)?;
+            after.add(record.offset.0, record.offset.0);
         }
         if let Some(below) = watermark.checked_sub(1) {
             after.add(0, below);
@@ -207,7 +212,7 @@ impl Writer<'_, '_> {
         held: &HashSet<JobKey>,
     ) -> Result<Ran, Error> {
         let sql = cannot(DOING);
-        if !matches!(job.write, Write::Quarantine(_)) && held.contains(&job.key) {
+        if held.contains(&job.job.key) {
             return Ok(Ran::failed("an earlier job of its key is not done"));
         }
         match &mut job.write {
@@ -221,11 +226,6 @@ impl Writer<'_, '_> {
                 let reason = reason.clone();
                 stopped::stop(self.tx, self.ours, self.scope, partition, job, &reason).map_err(&sql)?;
                 Ok(Ran::Wrote(Written::Stopped))
-            }
-            Write::Quarantine(reason) => {
-                let reason = reason.clone();
-                self.quarantine(partition, job, &reason).map_err(&sql)?;
-                Ok(Ran::Wrote(Written::Applied))
             }
         }
     }
@@ -241,8 +241,8 @@ impl Writer<'_, '_> {
                 self.scope.group,
                 partition.0,
                 int(job.offset.0),
-                job.key.as_bytes(),
-                job.id.as_str(),
+                job.job.key.as_bytes(),
+                job.job.id.as_str(),
                 job.attempt.0,
                 text,
                 Timestamp::now().0
@@ -256,21 +256,12 @@ impl Writer<'_, '_> {
         }
     }
 
-    fn quarantine(&self, partition: Partition, job: &JobWrite<SqliteStore>, reason: &str) -> rusqlite::Result<()> {
-        let sql = "INSERT OR REPLACE INTO keylane_quarantine (scope, part, offset, key, job_id, reason, at)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-        self.ours
-            .prepare(self.tx, sql)?
-            .execute(params![
-                self.scope.id,
-                partition.0,
-                int(job.offset.0),
-                job.key.as_bytes(),
-                job.id.as_str(),
-                reason,
-                Timestamp::now().0
-            ])
-            .map(drop)
+    fn quarantine(&self, partition: Partition, record: &Quarantined) -> rusqlite::Result<()> {
+        let sql = "INSERT OR REPLACE INTO keylane_quarantine (scope, part, offset, key, reason, at)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        let key = record.key.as_deref();
+        let row = params![self.scope.id, partition.0, int(record.offset.0), key, record.reason, Timestamp::now().0];
+        self.ours.prepare(self.tx, sql)?.execute(row).map(drop)
     }
 }
 

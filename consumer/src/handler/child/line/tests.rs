@@ -11,14 +11,14 @@ fn context(key: &[u8], payload: Option<&[u8]>, headers: &[(&[u8], Option<&[u8]>)
         all.push(Bytes::copy_from_slice(name), value.map(Bytes::copy_from_slice)).unwrap();
     }
     JobContext {
-        job: Job {
+        job: std::sync::Arc::new(Job {
             id: "j-1".parse().unwrap(),
             key: JobKey::try_from(key).unwrap(),
             payload: payload.map(Bytes::copy_from_slice),
             headers: all,
             enqueued_at: Timestamp(1_700_000_000_120),
             attempt: Attempt::FIRST,
-        },
+        }),
         partition: Partition(3),
         offset: Offset(9_007_199_254_740_993),
         attempt: Attempt(2),

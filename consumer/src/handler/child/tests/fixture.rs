@@ -53,14 +53,14 @@ impl StoreSession<NoStore> for NoSession {
 
 pub(super) fn job(payload: &[u8]) -> JobContext {
     JobContext {
-        job: Job {
+        job: std::sync::Arc::new(Job {
             id: "j-1".parse().unwrap(),
             key: JobKey::try_from("k").unwrap(),
             payload: Some(Bytes::copy_from_slice(payload)),
             headers: Headers::default(),
             enqueued_at: Timestamp(0),
             attempt: Attempt::FIRST,
-        },
+        }),
         partition: Partition(0),
         offset: Offset(0),
         attempt: Attempt::FIRST,

@@ -142,6 +142,7 @@ fn a_claim_is_granted_under_hammering_zombies_and_none_writes_after_it() {
                     let part = crate::store::PartitionWrite {
                         fence: fence.clone(),
                         jobs: vec![write],
+                        quarantined: vec![],
                         watermark: keylane_producer::Offset(0),
                         resumed: vec![],
                     };
@@ -180,7 +181,7 @@ fn results_are_read_by_key_and_by_job_in_order() {
     let result = |key: &str, offset: u64| job(key, offset, Write::Result(Bytes::from(offset.to_string())));
     b.write(vec![result("k", 0)]).unwrap();
     let named = result("l", 9);
-    let id = named.id.clone();
+    let id = named.job.id.clone();
     a.write(vec![named, result("k", 3), result("k", 12)]).unwrap();
     let store = &rig.place.store;
     assert_eq!(read(store, &ResultsOf::Everything), [(0, 3), (0, 9), (0, 12), (1, 0)]);

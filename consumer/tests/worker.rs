@@ -1,0 +1,219 @@
+//! The whole worker on the embedded engine, in one process: records in, fenced effects out.
+
+#[path = "worker/rig.rs"]
+mod rig;
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use keylane_consumer::{JobContext, Notice, Outcome, store::sqlite::SqliteStore};
+use keylane_producer::Offset;
+use rig::{Rig, Told, tell};
+
+type Answer = Outcome<SqliteStore>;
+
+#[test]
+fn every_job_is_applied_once_and_in_order_per_key() {
+    let rig = Rig::new(4);
+    rig.enqueue(1..=40, |n| format!("key-{}", n % 7));
+    let summary = rig.run_until_empty("w", |job: JobContext| async move { tell(&job) });
+    assert!(summary.clean);
+    assert_eq!(summary.applied, 40);
+    rig.assert_once_in_order(40);
+    // A second worker finds nothing to do.
+    let summary = rig.run_until_empty("v", |_: JobContext| async { Answer::done() });
+    assert_eq!((summary.applied, summary.clean), (0, true));
+}
+
+#[test]
+fn workers_that_come_and_go_lose_nothing_and_repeat_nothing() {
+    let rig = Rig::new(6);
+    rig.enqueue(1..=600, |n| format!("key-{}", n % 31));
+    let slow = |job: JobContext| async move {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        tell(&job)
+    };
+    let first = rig.spawn("first", slow);
+    rig.wait_for("some progress", || rig.told().len() > 20);
+    let second = rig.spawn("second", slow);
+    rig.wait_for("the second owns something", || second.owned() > 0);
+    let summary = first.end();
+    assert!(summary.clean, "{summary:?}");
+    let third = rig.spawn("third", slow);
+    rig.wait_for("all jobs told", || rig.told().len() >= 600);
+    assert!(second.end().clean);
+    assert!(third.end().clean);
+    rig.assert_once_in_order(600);
+}
+
+/// R19: a retried first job is not overtaken by its followers; other keys go on.
+#[test]
+fn a_failing_job_is_tried_again_in_its_place() {
+    let rig = Rig::new(1);
+    rig.enqueue(1..=5, |_| "k".into());
+    rig.enqueue(6..=25, |n| format!("other-{n}"));
+    let tries = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&tries);
+    let summary = rig.run_until_empty("w", move |job: JobContext| {
+        let fails = job.offset == Offset(0) && counted.fetch_add(1, Ordering::SeqCst) < 2;
+        async move { if fails { Answer::retry("not yet") } else { tell(&job) } }
+    });
+    assert_eq!((summary.applied, summary.retried, tries.load(Ordering::SeqCst)), (25, 2, 3));
+    rig.assert_once_in_order(25);
+}
+
+#[test]
+fn a_rejected_job_stops_its_key_and_no_other_until_a_person_releases_it() {
+    let rig = Rig::new(2);
+    rig.enqueue(1..=4, |_| "bad".into());
+    rig.enqueue(5..=14, |n| format!("good-{n}"));
+    let summary = rig.run_until_empty("w", |job: JobContext| async move {
+        if job.job.payload.as_deref() == Some(b"1") { Answer::reject("will never work") } else { tell(&job) }
+    });
+    assert_eq!((summary.applied, summary.stopped, summary.keys_left), (10, 1, 1));
+    assert!(!rig.told().iter().any(|t| t.key == "bad"));
+    // It stands for the next owner as well.
+    let summary = rig.run_until_empty("v", |job: JobContext| async move { tell(&job) });
+    assert_eq!((summary.applied, summary.keys_left), (0, 1));
+    // Released while a worker runs.
+    let worker = rig.spawn("x", |job: JobContext| async move { tell(&job) });
+    rig.wait_for("x owns both", || worker.owned() == 2);
+    assert!(rig.release("bad"));
+    rig.wait_for("all told", || rig.told().len() == 14);
+    assert!(worker.end().clean);
+    rig.assert_once_in_order(14);
+    let summary = rig.run_until_empty("y", |_: JobContext| async { Answer::done() });
+    assert_eq!((summary.applied, summary.keys_left), (0, 0), "the row is gone");
+}
+
+#[test]
+fn a_job_that_panics_or_takes_too_long_is_a_failed_try() {
+    let rig = Rig::new(1);
+    rig.enqueue(1..=3, |n| format!("k{n}"));
+    let summary = rig.run_until_empty("w", |job: JobContext| async move {
+        match (job.job.payload.as_deref(), job.attempt.0) {
+            (Some(b"1"), 1) => panic!("a bug of the user's"),
+            (Some(b"2"), 1) => std::future::pending().await,
+            _ => tell(&job),
+        }
+    });
+    assert_eq!((summary.applied, summary.retried), (3, 2));
+    rig.assert_once_in_order(3);
+}
+
+#[test]
+fn an_effect_that_fails_fails_its_own_job_only() {
+    let rig = Rig::new(1);
+    rig.enqueue(1..=20, |n| format!("k{n}"));
+    let summary = rig.run_until_empty("w", |job: JobContext| async move {
+        if job.job.payload.as_deref() == Some(b"7") {
+            return Answer::effect(|tx: &mut rusqlite::Savepoint<'_>| {
+                tx.execute("INSERT INTO nowhere VALUES (1)", [])?;
+                Ok(())
+            });
+        }
+        tell(&job)
+    });
+    assert_eq!((summary.applied, summary.stopped, summary.keys_left), (19, 1, 1));
+}
+
+/// R22: one hot key neither stops the others nor fills the memory.
+#[test]
+fn a_hot_key_does_not_starve_the_others() {
+    let rig = Rig::with(1, |settings| {
+        settings.lanes.running = 8;
+        settings.lanes.held_jobs = 200;
+        settings.lanes.lane_jobs = 8;
+    });
+    rig.enqueue(1..=3_000, |n| if n % 10 == 0 { format!("cold-{n}") } else { "hot".into() });
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let handler_gate = Arc::clone(&gate);
+    let worker = rig.spawn("w", move |job: JobContext| {
+        let gate = Arc::clone(&handler_gate);
+        async move {
+            if job.job.key.as_bytes() == b"hot" {
+                let _pass = gate.acquire().await.expect("open");
+            }
+            tell(&job)
+        }
+    });
+    rig.wait_for("all cold keys", || rig.told().iter().filter(|t| t.key != "hot").count() == 300);
+    assert!(rig.told().iter().all(|t| t.key != "hot"), "the hot key is still at its first job");
+    gate.add_permits(1_000_000);
+    rig.wait_for("all jobs", || rig.told().len() == 3_000);
+    assert!(worker.end().clean);
+    rig.assert_once_in_order(3_000);
+}
+
+/// R05: handlers that burn every thread delay no poll and no proof.
+#[test]
+fn handlers_that_never_await_do_not_cost_the_partition() {
+    let rig = Rig::with(4, |settings| settings.handler_threads = 2);
+    rig.enqueue(1..=4, |n| format!("k{n}"));
+    let lost = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&lost);
+    let worker = rig.spawn_with(
+        "w",
+        Rig::session() * 3,
+        move |job: JobContext| async move {
+            let until = std::time::SystemTime::now() + Rig::session() * 2;
+            while std::time::SystemTime::now() < until {
+                std::hint::spin_loop();
+            }
+            tell(&job)
+        },
+        move |notice| {
+            if matches!(notice, Notice::Lost(_) | Notice::Halted(_)) {
+                seen.lock().unwrap().push(notice.clone());
+            }
+        },
+    );
+    rig.wait_for("all four", || rig.told().len() == 4);
+    assert!(worker.end().clean);
+    assert_eq!(*lost.lock().unwrap(), []);
+    rig.assert_once_in_order(4);
+}
+
+/// R12: nothing queued starts once the partition was asked back.
+#[test]
+fn nothing_queued_starts_after_the_revoke() {
+    let rig = Rig::with(1, |settings| settings.lanes.running = 1);
+    rig.enqueue(1..=3, |n| format!("k{n}"));
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let begun = Arc::new(AtomicU32::new(0));
+    let (handler_gate, count) = (Arc::clone(&gate), Arc::clone(&begun));
+    let worker = rig.spawn("w", move |job: JobContext| {
+        let gate = Arc::clone(&handler_gate);
+        count.fetch_add(1, Ordering::SeqCst);
+        async move {
+            gate.acquire().await.expect("open").forget();
+            tell(&job)
+        }
+    });
+    rig.wait_for("one begun", || begun.load(Ordering::SeqCst) == 1);
+    worker.ask_to_end();
+    rig.wait_for("it is ending", || worker.is_ending());
+    gate.add_permits(3);
+    let summary = worker.join();
+    assert_eq!((begun.load(Ordering::SeqCst), summary.applied, summary.clean), (1, 1, true));
+    assert_eq!(rig.told().len(), 1);
+    let _ = rig.run_until_empty("v", |job: JobContext| async move { tell(&job) });
+    rig.assert_once_in_order(3);
+}
+
+#[test]
+fn records_of_other_producers_without_a_fitting_key_are_put_aside() {
+    let rig = Rig::new(2);
+    rig.append_raw(0, None);
+    rig.append_raw(0, Some(rig.key_of_partition(1)));
+    rig.enqueue(1..=3, |n| format!("k{n}"));
+    let summary = rig.run_until_empty("w", |job: JobContext| async move { tell(&job) });
+    assert_eq!((summary.applied, rig.quarantined()), (3, 2));
+    let told: Vec<Told> = rig.told();
+    assert_eq!(told.len(), 3);
+}
