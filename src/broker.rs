@@ -7,7 +7,7 @@ use keylane_producer::{
 };
 
 use crate::{
-    cli::{BrokerUrl, Global, DEFAULT_BROKER},
+    cli::{BrokerUrl, DEFAULT_BROKER, Global},
     exit::Failure,
 };
 

@@ -106,7 +106,15 @@ pub(crate) struct Global {
     pub(crate) group: GroupName,
 
     /// How results and errors are printed
-    #[arg(short, long, global = true, env = "KEYLANE_OUTPUT", hide_env_values = true, value_enum, value_name = "FORMAT")]
+    #[arg(
+        short,
+        long,
+        global = true,
+        env = "KEYLANE_OUTPUT",
+        hide_env_values = true,
+        value_enum,
+        value_name = "FORMAT"
+    )]
     #[arg(default_value_t)]
     pub(crate) output: Format,
 

@@ -188,7 +188,9 @@ pub(crate) fn code_of(style: Style, command: impl FnOnce() -> Result<Code, Failu
     // The hook would print in the middle of ours, and with a backtrace nobody asked for.
     std::panic::set_hook(Box::new(move |panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        let text = panic.payload_as_str().unwrap_or("a panic without text");
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text");
         Failure::new(Code::Bug, format!("an invariant broke at {place}: {text}"))
             .remedy("please report it, with the command line and this text; what was acknowledged is on the log")
             .print(style);

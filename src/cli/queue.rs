@@ -25,7 +25,9 @@ pub(crate) enum QueueCommand {
         keylane queue create billing --partitions 48 --retention-age 30d --if-missing")]
     Create(CreateArgs),
     /// Show a queue's identity, retention and partitions
-    #[command(after_help = "Examples:\n  keylane queue describe jobs\n  keylane queue describe -o json | jq .partitions")]
+    #[command(
+        after_help = "Examples:\n  keylane queue describe jobs\n  keylane queue describe -o json | jq .partitions"
+    )]
     Describe(DescribeArgs),
     /// List all queues
     #[command(after_help = "Example:\n  keylane queue list --broker sqlite:/var/lib/keylane/queue.db")]

@@ -50,9 +50,7 @@ impl FromStr for StoreUrl {
 
 fn scheme_and_rest<'a>(text: &'a str, kind: &str) -> Result<(&'a str, &'a str), Error> {
     text.split_once(':').ok_or_else(|| {
-        Error::Invalid(
-            Detail::new(format!("{kind} has the form sqlite:FILE")).remedy(format!("write 'sqlite:{text}'")),
-        )
+        Error::Invalid(Detail::new(format!("{kind} has the form sqlite:FILE")).remedy(format!("write 'sqlite:{text}'")))
     })
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn run(args: &EnqueueArgs, global: &Global, output: &mut Output) -> R
     let rejects = Rejects::open(args, &source, begin.is_start())?;
     let progress = Progress::new("sent", &source, global);
     let import = Import::new(&source, args, global, enqueuer, rejects, progress);
-    let summary = import.run(recipe, begin, output)?;
+    let summary = import.run(recipe, &begin, output)?;
     summary.print(args, global, output)?;
     Ok(if summary.skipped > 0 { Code::Failed } else { Code::Done })
 }
@@ -84,7 +84,8 @@ fn nothing_to_send(lines: u64, source: &Source, global: &Global, output: &mut Ou
     if output.is_json() {
         output.json(&summary::Summary::of_nothing(source, global, lines))?;
     } else if !global.quiet {
-        let text = format!("nothing to send: all of {source} ({}) is on queue '{}'", counted(lines, "line"), global.queue);
+        let text =
+            format!("nothing to send: all of {source} ({}) is on queue '{}'", counted(lines, "line"), global.queue);
         output.line(&text)?;
     }
     Ok(Code::Done)

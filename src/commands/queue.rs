@@ -53,7 +53,10 @@ fn already_there(args: &CreateArgs, there: u64, detail: &keylane_producer::Detai
     }
     Failure::new(
         Code::BadInput,
-        format!("queue '{name}' is there with {}, not {asked}: another count would move its keys", counted(there, "partition")),
+        format!(
+            "queue '{name}' is there with {}, not {asked}: another count would move its keys",
+            counted(there, "partition")
+        ),
     )
     .remedy(format!("ask for --partitions {there}, or make a queue of another name and move over"))
 }

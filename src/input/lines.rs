@@ -28,7 +28,6 @@ impl Line<'_> {
     pub(crate) fn is_whole(&self) -> bool {
         self.length == self.text.len() as u64
     }
-
 }
 
 impl<R: Read> Lines<R> {

@@ -52,9 +52,11 @@ impl JsonRecipe {
         let key = self.key_in(document)?;
         let payload = match &self.payload {
             None => line,
-            Some(pointer) => required(pointer, document, Rule::PayloadMissing, "point --payload at a field that each line has")?
-                .get()
-                .as_bytes(),
+            Some(pointer) => {
+                required(pointer, document, Rule::PayloadMissing, "point --payload at a field that each line has")?
+                    .get()
+                    .as_bytes()
+            }
         };
         let mut job = sized(key, payload)?;
         if let Some(pointer) = &self.id {
@@ -73,12 +75,7 @@ impl JsonRecipe {
     }
 }
 
-fn required<'a>(
-    pointer: &Pointer,
-    document: &'a str,
-    rule: Rule,
-    remedy: &'static str,
-) -> Result<&'a RawValue, Fault> {
+fn required<'a>(pointer: &Pointer, document: &'a str, rule: Rule, remedy: &'static str) -> Result<&'a RawValue, Fault> {
     pointer.value_in(document)?.ok_or_else(|| Fault::new(rule, format!("no value at {pointer}"), remedy))
 }
 
@@ -128,7 +125,8 @@ fn add_headers(headers: &mut Headers, object: &RawValue) -> Result<(), Fault> {
     if object.get() == "null" {
         return Ok(());
     }
-    let bad = |what: String| Fault::new(Rule::BadHeaders, what, "headers are an object of strings or nulls, 32 KiB in all");
+    let bad =
+        |what: String| Fault::new(Rule::BadHeaders, what, "headers are an object of strings or nulls, 32 KiB in all");
     let pairs = serde_json::Deserializer::from_str(object.get())
         .deserialize_map(Pairs)
         .map_err(|_| bad("the headers are not an object of strings".to_owned()))?;
@@ -155,12 +153,15 @@ impl CsvRecipe {
     /// What is wrong with the header row, and the columns that are there.
     pub(crate) fn bind(self, names: Vec<String>) -> Result<BoundCsvRecipe, String> {
         if let Some(twice) = names.iter().enumerate().find_map(|(at, n)| names[..at].contains(n).then_some(n)) {
-            return Err(format!("the header row has the column '{twice}' twice: a payload's fields need names of their own"));
+            return Err(format!(
+                "the header row has the column '{twice}' twice: a payload's fields need names of their own"
+            ));
         }
         let place = |column: &str| {
-            names.iter().position(|n| n == column).ok_or_else(|| {
-                format!("the header row has no column '{column}': its columns are {}", names.join(", "))
-            })
+            names
+                .iter()
+                .position(|n| n == column)
+                .ok_or_else(|| format!("the header row has no column '{column}': its columns are {}", names.join(", ")))
         };
         let key = place(&self.key)?;
         let payload = self.payload.as_deref().map(place).transpose()?;

@@ -29,13 +29,17 @@ pub(super) enum Begin {
     Start,
     After(Checkpoint),
     /// All of it is on the queue.
-    Nowhere { lines: u64 },
+    Nowhere {
+        lines: u64,
+    },
 }
 
 /// What the source is to its checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sight {
-    Same { has_more: bool },
+    Same {
+        has_more: bool,
+    },
     Changed,
     /// A stream: only reading it tells.
     Unseen,

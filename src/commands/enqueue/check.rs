@@ -23,7 +23,10 @@ pub(super) fn whole(source: &Source, recipe: &Recipe, progress: &mut Progress) -
         }
         progress.at(items.tape().bytes(), found.jobs);
         if source.stop().is_asked() {
-            return Err(Failure::new(Code::Interrupted, format!("interrupted while checking {source}: nothing was sent")));
+            return Err(Failure::new(
+                Code::Interrupted,
+                format!("interrupted while checking {source}: nothing was sent"),
+            ));
         }
     }
     progress.end();
@@ -64,7 +67,8 @@ impl Findings {
             } else {
                 format!("point --key at the right field: the first line has {}", self.fields.join(", "))
             };
-            let failure = Failure::new(Code::BadInput, format!("none of {all} in {source} has a key: nothing was sent"));
+            let failure =
+                Failure::new(Code::BadInput, format!("none of {all} in {source} has a key: nothing was sent"));
             return Err(failure.cause(first.to_string()).remedy(remedy));
         }
         let remedy = format!("{}; or send the others with --skip-invalid", first.remedy);

@@ -114,10 +114,10 @@ impl<'a> Import<'a> {
         }
     }
 
-    pub(super) fn run(mut self, recipe: Recipe, begin: Begin, output: &mut Output) -> Result<Summary, Failure> {
+    pub(super) fn run(mut self, recipe: Recipe, begin: &Begin, output: &mut Output) -> Result<Summary, Failure> {
         let reader = self.source.reader()?;
         let mut items = Items::begin(reader, recipe).map_err(|error| self.source.unreadable(&error))?;
-        if let Begin::After(checkpoint) = &begin {
+        if let Begin::After(checkpoint) = begin {
             self.pass_over(&mut items, checkpoint)?;
         }
         let sent = self.send_all(&mut items, output);
@@ -252,7 +252,9 @@ impl<'a> Import<'a> {
             _ => format!("the lines 1 to {} are on queue '{queue}', and nothing after them", grouped(lines)),
         };
         let go_on = match (self.source.name(), &self.args.file) {
-            (Some(_), Some(file)) => format!("go on with the same command and --resume: keylane enqueue {} --resume", file.display()),
+            (Some(_), Some(file)) => {
+                format!("go on with the same command and --resume: keylane enqueue {} --resume", file.display())
+            }
             (Some(_), None) => "go on with the same command, the same input and --resume".to_owned(),
             (None, _) => format!(
                 "send the rest, from line {} on; with --source NAME, --resume would know where to go on",

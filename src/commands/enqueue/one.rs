@@ -28,7 +28,8 @@ pub(super) fn send(key: &JobKey, args: &EnqueueArgs, global: &Global, output: &m
         output.json(&ReceiptShown::new(id, key, receipt))?;
     } else if !global.quiet {
         let (partition, offset) = (receipt.partition, receipt.offset);
-        output.line(&format!("sent 1 job to queue '{}', partition {partition}, offset {offset}: {id}", global.queue))?;
+        output
+            .line(&format!("sent 1 job to queue '{}', partition {partition}, offset {offset}: {id}", global.queue))?;
     }
     Ok(Code::Done)
 }
@@ -52,8 +53,11 @@ fn body(text: &str) -> Result<Bytes, Failure> {
         Failure::new(code, format!("cannot read the body from {named}")).because(&error)
     })?;
     if bytes.len() as u64 == limit {
-        return Err(Failure::new(Code::BadInput, format!("the body has more than {MAX_PAYLOAD_BYTES} bytes, the limit"))
-            .remedy("keep the body elsewhere and enqueue a reference to it"));
+        return Err(Failure::new(
+            Code::BadInput,
+            format!("the body has more than {MAX_PAYLOAD_BYTES} bytes, the limit"),
+        )
+        .remedy("keep the body elsewhere and enqueue a reference to it"));
     }
     Ok(bytes.into())
 }

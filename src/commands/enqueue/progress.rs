@@ -47,25 +47,27 @@ impl Progress {
 
     pub(super) fn at(&mut self, bytes: u64, jobs: u64) {
         match &mut self.kind {
-            Kind::Silent => {}
             Kind::Bar(bar) => {
                 bar.set_position(bytes);
                 // Formatting the text for every line would cost more than reading it.
-                if jobs % 1_000 == 0 {
+                if jobs.is_multiple_of(1_000) {
                     bar.set_message(format!("{} {}", self.done, counted(jobs, "job")));
                 }
             }
             // Reading the clock for every line would cost more than the line.
-            Kind::Lines { clock, next } if jobs % 100 == 0 => {
+            Kind::Lines { clock, next } if jobs.is_multiple_of(100) => {
                 let now = clock.now();
                 if now >= *next {
                     *next = now.plus(EVERY);
-                    let of = self.length.map(|l| format!(" ({}%)", bytes.saturating_mul(100) / l.max(1))).unwrap_or_default();
+                    let of = self
+                        .length
+                        .map(|l| format!(" ({}%)", bytes.saturating_mul(100) / l.max(1)))
+                        .unwrap_or_default();
                     // Progress that nobody can read is no reason to stop.
                     let _ = writeln!(io::stderr(), "{} {}{of}", self.done, counted(jobs, "job"));
                 }
             }
-            Kind::Lines { .. } => {}
+            Kind::Silent | Kind::Lines { .. } => {}
         }
     }
 

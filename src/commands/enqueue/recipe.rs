@@ -29,9 +29,8 @@ pub(super) fn from_flags(args: &EnqueueArgs, source: &Source) -> Result<Recipe, 
         InputFormat::Csv if args.headers.is_some() => {
             Err(Failure::new(Code::Usage, "--headers goes with NDJSON only").remedy("use --header NAME=VALUE"))
         }
-        InputFormat::Csv if rules.numbers => {
-            Err(Failure::new(Code::Usage, "--numeric-keys goes with NDJSON only").remedy("CSV has no numbers: leave it out"))
-        }
+        InputFormat::Csv if rules.numbers => Err(Failure::new(Code::Usage, "--numeric-keys goes with NDJSON only")
+            .remedy("CSV has no numbers: leave it out")),
         InputFormat::Csv => Ok(Recipe::Csv(CsvRecipe {
             key: args.key.clone().unwrap_or_else(|| "key".to_owned()),
             rules,

@@ -27,7 +27,9 @@ impl Rejects {
             args.file.as_ref().and_then(|file| file.canonicalize().ok()).is_some_and(|file| file == p)
         });
         if is_source {
-            return Err(Failure::new(Code::Usage, format!("--rejects names {source} itself")).remedy("name another file"));
+            return Err(
+                Failure::new(Code::Usage, format!("--rejects names {source} itself")).remedy("name another file")
+            );
         }
         let mut options = OpenOptions::new();
         options.create(true).write(true).append(!at_start).truncate(at_start);

@@ -61,7 +61,9 @@ pub(super) struct Source {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Its length when it was opened.
-    File { length: u64 },
+    File {
+        length: u64,
+    },
     Stream,
 }
 
@@ -73,8 +75,11 @@ impl Source {
             Some(path) => Self::path(path, args, stop)?,
         };
         if source.name.is_none() && (args.resume || args.restart) {
-            return Err(Failure::new(Code::Usage, format!("{source} has no name, so no import of it can be recognised"))
-                .remedy("give the import a name with --source NAME, each time the same"));
+            return Err(Failure::new(
+                Code::Usage,
+                format!("{source} has no name, so no import of it can be recognised"),
+            )
+            .remedy("give the import a name with --source NAME, each time the same"));
         }
         Ok(source)
     }

@@ -29,7 +29,7 @@ pub(super) struct Summary {
     pub(super) partitions: usize,
     pub(super) seconds: f64,
     #[serde(skip)]
-    label: String,
+    pub(super) label: String,
 }
 
 impl Summary {
@@ -69,7 +69,10 @@ impl Summary {
     fn text(&self) -> String {
         let partitions = counted(self.partitions as u64, "partition");
         let jobs = counted(self.jobs, "job");
-        let mut text = format!("sent {jobs} from {} to queue '{}', {partitions}, in {:.1} s", self.label, self.queue, self.seconds);
+        let mut text = format!(
+            "sent {jobs} from {} to queue '{}', {partitions}, in {:.1} s",
+            self.label, self.queue, self.seconds
+        );
         if self.resumed_after > 0 {
             text.push_str(&format!("; {} were there before", counted(self.resumed_after, "line")));
         }

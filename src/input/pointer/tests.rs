@@ -69,7 +69,9 @@ fn a_document_of_any_depth_off_the_way_passes() {
 
 #[test]
 fn the_whole_document_must_be_json() {
-    for document in ["", "{", r#"{"key":"k""#, r#"{"key":"k"} x"#, r#"{"key":"k"}{"#, r#"{"key":"k","a":01}"#, "\u{feff}{}"] {
+    for document in
+        ["", "{", r#"{"key":"k""#, r#"{"key":"k"} x"#, r#"{"key":"k"}{"#, r#"{"key":"k","a":01}"#, "\u{feff}{}"]
+    {
         assert_eq!(at("/key", document), Err(Rule::NotJson), "{document}");
     }
 }
