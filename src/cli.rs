@@ -51,7 +51,7 @@ Example:
     version,
     disable_help_subcommand = false,
     help_template = format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{COMMANDS_HELP}\n\n{{options}}{{after-help}}"
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{COMMANDS_HELP}\n\nOptions:\n{{options}}{{after-help}}"
     ),
     after_help = format!("{EXAMPLES}\n\n{CODES_HELP}"),
 )]
@@ -105,7 +105,7 @@ pub(crate) struct Global {
     #[arg(default_value = "workers", value_parser = parsed::<GroupName>)]
     pub(crate) group: GroupName,
 
-    /// How results and errors are printed
+    /// How results and errors are printed: text or json
     #[arg(
         short,
         long,
@@ -113,14 +113,23 @@ pub(crate) struct Global {
         env = "KEYLANE_OUTPUT",
         hide_env_values = true,
         value_enum,
+        hide_possible_values = true,
         value_name = "FORMAT"
     )]
     #[arg(default_value_t)]
     pub(crate) output: Format,
 
-    /// When to colour; auto: on a terminal, unless NO_COLOR is set
-    #[arg(long, global = true, env = "KEYLANE_COLOR", hide_env_values = true, value_enum, value_name = "WHEN")]
-    #[arg(default_value_t, hide_possible_values = true)]
+    /// When to colour: auto (on a terminal, unless NO_COLOR is set), always or never
+    #[arg(
+        long,
+        global = true,
+        env = "KEYLANE_COLOR",
+        hide_env_values = true,
+        value_enum,
+        hide_possible_values = true,
+        value_name = "WHEN"
+    )]
+    #[arg(default_value_t)]
     pub(crate) color: Color,
 
     /// Say nothing but results and errors
@@ -133,8 +142,16 @@ pub(crate) struct Global {
     #[arg(action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 
-    /// How log lines on standard error look
-    #[arg(long, global = true, env = "KEYLANE_LOG_FORMAT", hide_env_values = true, value_enum, value_name = "FORMAT")]
+    /// How log lines on standard error look: text or json
+    #[arg(
+        long,
+        global = true,
+        env = "KEYLANE_LOG_FORMAT",
+        hide_env_values = true,
+        value_enum,
+        hide_possible_values = true,
+        value_name = "FORMAT"
+    )]
     #[arg(default_value_t)]
     pub(crate) log_format: LogFormat,
 }

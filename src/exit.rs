@@ -43,9 +43,12 @@ pub(crate) enum Code {
 
 /// All of them, for `--help`. Code 8 is answered by commands that wait.
 pub(crate) const CODES_HELP: &str = "\
-Exit codes: 0 done, 1 failed (a verdict, a check, a job), 2 bad usage, 3 bad input (a job, a line, a file),
-  4 refused (rights, password), 5 not found, 7 broker or store away (busy, full), 8 not yet (a wait ran out),
-  9 corrupt, 70 a bug of ours, 130 interrupted";
+Exit codes:
+  0 done                               5 not found
+  1 failed: a verdict, a check, a job  7 broker or store away: busy, full
+  2 bad usage                          8 not yet: a wait ran out
+  3 bad input: a job, a line, a file   9 corrupt
+  4 refused: rights, password          70 a bug of ours, 130 interrupted";
 
 /// Why a command ended without doing what it was asked for.
 #[derive(Debug)]
@@ -188,7 +191,9 @@ pub(crate) fn code_of(style: Style, command: impl FnOnce() -> Result<Code, Failu
     // The hook would print in the middle of ours, and with a backtrace nobody asked for.
     std::panic::set_hook(Box::new(move |panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        let text = panic.payload_as_str().unwrap_or("a panic without text");
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text");
         Failure::new(Code::Bug, format!("an invariant broke at {place}: {text}"))
             .remedy("please report it, with the command line and this text; what was acknowledged is on the log")
             .print(style);
@@ -211,7 +216,9 @@ pub(crate) fn usage(error: &clap::Error, style: Style) -> ExitCode {
         let text = error.render().to_string();
         let text = text.trim_start_matches("error: ");
         let (what, rest) = text.split_once("\n\n").unwrap_or((text, ""));
-        let remedy = rest.trim().replace("\n\n", "; ");
+        // Ours comes inside clap's text, see `cli::parsed`.
+        let (what, ours) = what.split_once("\n  try: ").unwrap_or((what, ""));
+        let remedy = if ours.is_empty() { rest.trim().replace("\n\n", "; ") } else { ours.trim().to_owned() };
         let failure = Failure::new(Code::Usage, what.trim());
         if remedy.is_empty() { failure } else { failure.remedy(remedy) }.print(style);
     } else {

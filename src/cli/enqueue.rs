@@ -36,16 +36,30 @@ pub(crate) struct EnqueueArgs {
     #[arg(value_name = "FILE", conflicts_with = "one")]
     pub(crate) file: Option<PathBuf>,
 
-    /// The input's layout [default: csv for *.csv, else ndjson]
-    #[arg(long, env = "KEYLANE_INPUT_FORMAT", hide_env_values = true, value_enum, help_heading = "Reading")]
+    /// The input's layout: ndjson or csv [default: csv for *.csv, else ndjson]
+    #[arg(
+        long,
+        env = "KEYLANE_INPUT_FORMAT",
+        hide_env_values = true,
+        value_enum,
+        hide_possible_values = true,
+        help_heading = "Reading"
+    )]
     pub(crate) format: Option<InputFormat>,
 
     /// Where the key is: a JSON pointer, or a column's name [default: /key, or key]
     #[arg(long, env = "KEYLANE_KEY", hide_env_values = true, value_name = "POINTER|COLUMN", help_heading = "Reading")]
     pub(crate) key: Option<String>,
 
-    /// What the key's text stands for
-    #[arg(long, env = "KEYLANE_KEY_ENCODING", hide_env_values = true, value_enum, default_value_t)]
+    /// What the key's text stands for: text (its UTF-8), hex or base64
+    #[arg(
+        long,
+        env = "KEYLANE_KEY_ENCODING",
+        hide_env_values = true,
+        value_enum,
+        hide_possible_values = true,
+        default_value_t
+    )]
     #[arg(help_heading = "Reading")]
     pub(crate) key_encoding: KeyEncoding,
 

@@ -55,14 +55,14 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 pub(crate) fn duration_text(duration: Duration) -> String {
     let ms = duration.as_millis();
     let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
-    let fitting = units.iter().find(|(_, size)| ms >= *size && ms % size == 0);
+    let fitting = units.iter().find(|(_, size)| ms >= *size && ms.is_multiple_of(*size));
     fitting.map_or_else(|| format!("{ms}ms"), |(name, size)| format!("{}{name}", ms / size))
 }
 
 /// The shortest exact form of a size: `1GiB`, `1000B`.
 pub(crate) fn bytes_text(bytes: u64) -> String {
     let units = [("TiB", 1_u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    let fitting = units.iter().find(|(_, size)| bytes >= *size && bytes % size == 0);
+    let fitting = units.iter().find(|(_, size)| bytes >= *size && bytes.is_multiple_of(*size));
     fitting.map_or_else(|| format!("{bytes}B"), |(name, size)| format!("{}{name}", bytes / size))
 }
 

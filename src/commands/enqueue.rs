@@ -57,7 +57,7 @@ pub(crate) fn run(args: &EnqueueArgs, global: &Global, output: &mut Output) -> R
     let rejects = Rejects::open(args, &source, begin.is_start())?;
     let progress = Progress::new("sent", &source, global);
     let import = Import::new(&source, args, global, enqueuer, rejects, progress);
-    let summary = import.run(recipe, begin, output)?;
+    let summary = import.run(recipe, &begin, output)?;
     summary.print(args, global, output)?;
     Ok(if summary.skipped > 0 { Code::Failed } else { Code::Done })
 }

@@ -25,8 +25,8 @@ pub(crate) struct Pointer {
 pub(crate) enum Found<'a> {
     /// The value, as the source writes it.
     Value(&'a RawValue),
-    /// Nothing, since the way ends before this many steps.
-    Missing { steps: usize },
+    /// Nothing.
+    Missing,
     /// The object at this many steps has the next name twice.
     Twice { steps: usize },
 }
@@ -80,7 +80,7 @@ impl Pointer {
     pub(crate) fn value_in<'a>(&self, document: &'a str) -> Result<Option<&'a RawValue>, Fault> {
         match self.find(document).map_err(|e| not_json(document, &e))? {
             Found::Value(value) => Ok(Some(value)),
-            Found::Missing { .. } => Ok(None),
+            Found::Missing => Ok(None),
             Found::Twice { steps } => Err(Fault::new(
                 Rule::FieldTwice,
                 format!("the field '{}' is there twice on the way to {self}", self.steps[steps]),
@@ -141,11 +141,6 @@ impl Walk<'_> {
     fn deeper(self) -> Self {
         Self { done: self.done + 1, ..self }
     }
-
-    /// For a value that has no fields: the way ends here.
-    fn ends_here<'de, E>(self) -> Result<Found<'de>, E> {
-        Ok(Found::Missing { steps: self.done })
-    }
 }
 
 impl<'de> DeserializeSeed<'de> for Walk<'_> {
@@ -179,14 +174,14 @@ impl<'de> Visitor<'de> for Walk<'_> {
                 found = Some(map.next_value_seed(self.deeper())?);
             }
         }
-        Ok(found.unwrap_or(Found::Missing { steps: self.done }))
+        Ok(found.unwrap_or(Found::Missing))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Found<'de>, A::Error> {
         let step = &self.steps[self.done];
         let is_index = step == "0" || !step.starts_with('0');
         let index: Option<usize> = step.parse().ok().filter(|_| is_index && step.bytes().all(|b| b.is_ascii_digit()));
-        let mut found = Found::Missing { steps: self.done };
+        let mut found = Found::Missing;
         for at in 0_usize.. {
             if Some(at) == index {
                 let Some(value) = seq.next_element_seed(self.deeper())? else { break };
@@ -199,22 +194,22 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Found<'de>, E> {
-        self.ends_here()
+        Ok(Found::Missing)
     }
     fn visit_i64<E>(self, _: i64) -> Result<Found<'de>, E> {
-        self.ends_here()
+        Ok(Found::Missing)
     }
     fn visit_u64<E>(self, _: u64) -> Result<Found<'de>, E> {
-        self.ends_here()
+        Ok(Found::Missing)
     }
     fn visit_f64<E>(self, _: f64) -> Result<Found<'de>, E> {
-        self.ends_here()
+        Ok(Found::Missing)
     }
     fn visit_str<E>(self, _: &str) -> Result<Found<'de>, E> {
-        self.ends_here()
+        Ok(Found::Missing)
     }
     fn visit_unit<E>(self) -> Result<Found<'de>, E> {
-        self.ends_here()
+        Ok(Found::Missing)
     }
 }
 

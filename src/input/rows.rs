@@ -42,6 +42,8 @@ enum State {
     Quoted,
     /// After a quote in a quoted field: its end, or the first half of `""`.
     QuoteSeen,
+    /// After a closing quote and a CR: only LF may follow.
+    ClosedCarriageReturn,
     /// After a CR outside quotes: the line end's first half, or a character.
     CarriageReturn,
     Done,
@@ -164,6 +166,14 @@ impl Fields {
                 self.push(b'"');
                 State::Quoted
             }
+            (State::ClosedCarriageReturn, b'\n') => {
+                self.end_field();
+                State::Done
+            }
+            (State::ClosedCarriageReturn, _) => {
+                self.bad("text follows a closing quote");
+                State::Plain
+            }
             (_, b',') => {
                 if state == State::CarriageReturn {
                     self.push(b'\r');
@@ -175,7 +185,7 @@ impl Fields {
                 self.end_field();
                 State::Done
             }
-            (State::QuoteSeen, b'\r') => State::QuoteSeen,
+            (State::QuoteSeen, b'\r') => State::ClosedCarriageReturn,
             (State::QuoteSeen, _) => {
                 self.bad("text follows a closing quote");
                 self.push(byte);
@@ -201,6 +211,7 @@ impl Fields {
     fn end_of_text(&mut self, state: State) {
         match state {
             State::Quoted => self.bad("a quote is never closed"),
+            State::ClosedCarriageReturn => self.bad("text follows a closing quote"),
             State::CarriageReturn => self.push(b'\r'),
             State::FieldStart | State::Plain | State::QuoteSeen | State::Done => {}
         }
@@ -232,9 +243,9 @@ impl Fields {
 mod tests {
     use super::*;
 
-    type Read = (u64, Result<Vec<String>, Rule>);
+    type ReadRow = (u64, Result<Vec<String>, Rule>);
 
-    fn all(source: &[u8]) -> Vec<Read> {
+    fn all(source: &[u8]) -> Vec<ReadRow> {
         let mut rows = Rows::new(Tape::new(source));
         let mut found = Vec::new();
         while let Some(row) = rows.next().unwrap() {
@@ -244,7 +255,7 @@ mod tests {
         found
     }
 
-    fn row(number: u64, fields: &[&str]) -> Read {
+    fn row(number: u64, fields: &[&str]) -> ReadRow {
         (number, Ok(fields.iter().map(|&f| f.to_owned()).collect()))
     }
 
@@ -274,12 +285,15 @@ mod tests {
     fn what_could_be_read_in_two_ways_is_a_fault_and_the_next_row_is_found() {
         assert_eq!(all(b"\"a\"b,c\nd,e\n"), [(1, Err(Rule::BadCsv)), row(2, &["d", "e"])]);
         assert_eq!(all(b"x\n\"open,\nand so on"), [row(1, &["x"]), (2, Err(Rule::BadCsv))]);
+        for text in ["\"a\"\rb\n", "\"a\"\r\"b\n", "\"a\"\r,b\n", "\"a\"\r"] {
+            assert_eq!(all(text.as_bytes()), [(1, Err(Rule::BadCsv))], "{text:?}");
+        }
         assert_eq!(all(b"\xff,a\nb\n"), [(1, Err(Rule::NotUtf8)), row(2, &["b"])]);
     }
 
     #[test]
     fn an_open_quote_does_not_pull_the_whole_file_into_memory() {
-        let source = b"\"".chain(io::repeat(b'x').take(4 * MAX_LINE_BYTES as u64));
+        let source = (&b"\""[..]).chain(io::repeat(b'x').take(4 * MAX_LINE_BYTES as u64));
         let mut rows = Rows::new(Tape::new(source));
         assert_eq!(rows.next().unwrap().unwrap().fields.unwrap_err().rule, Rule::LineTooLong);
         assert!(rows.raw.capacity() <= 2 * MAX_LINE_BYTES);

@@ -78,6 +78,6 @@ impl Findings {
             failure = failure.cause(format!("line {line}: {fault}"));
         }
         let more = self.bad - self.shown.len() as u64;
-        Err(if more > 0 { failure.cause(format!("and {} more", counted(more, "line"))) } else { failure })
+        Err(if more > 0 { failure.cause(format!("and {}", counted(more, "more line"))) } else { failure })
     }
 }

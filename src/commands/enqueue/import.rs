@@ -114,10 +114,10 @@ impl<'a> Import<'a> {
         }
     }
 
-    pub(super) fn run(mut self, recipe: Recipe, begin: Begin, output: &mut Output) -> Result<Summary, Failure> {
+    pub(super) fn run(mut self, recipe: Recipe, begin: &Begin, output: &mut Output) -> Result<Summary, Failure> {
         let reader = self.source.reader()?;
         let mut items = Items::begin(reader, recipe).map_err(|error| self.source.unreadable(&error))?;
-        if let Begin::After(checkpoint) = &begin {
+        if let Begin::After(checkpoint) = begin {
             self.pass_over(&mut items, checkpoint)?;
         }
         let sent = self.send_all(&mut items, output);

@@ -47,16 +47,15 @@ impl Progress {
 
     pub(super) fn at(&mut self, bytes: u64, jobs: u64) {
         match &mut self.kind {
-            Kind::Silent => {}
             Kind::Bar(bar) => {
                 bar.set_position(bytes);
                 // Formatting the text for every line would cost more than reading it.
-                if jobs % 1_000 == 0 {
+                if jobs.is_multiple_of(1_000) {
                     bar.set_message(format!("{} {}", self.done, counted(jobs, "job")));
                 }
             }
             // Reading the clock for every line would cost more than the line.
-            Kind::Lines { clock, next } if jobs % 100 == 0 => {
+            Kind::Lines { clock, next } if jobs.is_multiple_of(100) => {
                 let now = clock.now();
                 if now >= *next {
                     *next = now.plus(EVERY);
@@ -68,7 +67,7 @@ impl Progress {
                     let _ = writeln!(io::stderr(), "{} {}{of}", self.done, counted(jobs, "job"));
                 }
             }
-            Kind::Lines { .. } => {}
+            Kind::Silent | Kind::Lines { .. } => {}
         }
     }
 

@@ -29,7 +29,7 @@ pub(super) struct Summary {
     pub(super) partitions: usize,
     pub(super) seconds: f64,
     #[serde(skip)]
-    label: String,
+    pub(super) label: String,
 }
 
 impl Summary {
