@@ -12,7 +12,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use keylane_producer::{GroupName, QueueIdentity, log::local::LocalLog};
+use keylane_producer::{GroupName, QueueIdentity};
 use rusqlite::Connection;
 
 use self::{
@@ -98,25 +98,19 @@ impl LocalGroup {
         clock: Clock,
         settings: LocalGroupSettings,
     ) -> Result<Self, Error> {
-        let connection = schema::open(path)?;
-        let place = Place::find(&connection, queue, group, clock)?;
-        Self::at(path, connection, queue, place, settings)
+        let place = Place::find(&schema::open_log(path)?, queue, group, clock)?;
+        Self::at(path, queue, place, settings)
     }
 
-    fn at(
-        path: &Path,
-        connection: Connection,
-        queue: &QueueIdentity,
-        place: Place,
-        settings: LocalGroupSettings,
-    ) -> Result<Self, Error> {
+    fn at(path: &Path, queue: &QueueIdentity, place: Place, settings: LocalGroupSettings) -> Result<Self, Error> {
         settings.check()?;
+        let connection = schema::open(path)?;
         connection.busy_timeout(TRY).map_err(place.failed("join"))?;
         let inbox = Arc::new(Inbox::default());
         Ok(Self {
             connection,
             control: Arc::new(LocalControl::open(path, place.clone(), Arc::clone(&inbox))?),
-            fetch: Fetch::new(Box::new(LocalLog::open(path)?), queue.clone(), &settings),
+            fetch: Fetch::new(schema::open_log(path)?, queue.clone(), place.clone(), &settings),
             place,
             settings,
             inbox,
@@ -252,7 +246,7 @@ impl LocalGroup {
         if self.seen == Some(version) {
             return Ok(());
         }
-        self.fetch.look_again();
+        self.fetch.look_again()?;
         if let Part::Member(held) = &mut self.part {
             match membership::news(&mut self.connection, &self.place, held.member(), held.generation())? {
                 None => {}

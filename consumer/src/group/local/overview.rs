@@ -62,9 +62,9 @@ impl GroupReader {
     /// # Errors
     /// As [`overview`].
     pub fn open(path: &Path, queue: &QueueIdentity, group: &GroupName, clock: Clock) -> Result<Self, Error> {
-        let connection = schema::open_to_look(path)?;
-        let place = Place::find(&connection, queue, group, clock)?;
-        Ok(Self { connection, log: LocalLog::open(path)?, queue: queue.clone(), place })
+        let log = schema::open_log(path)?;
+        let place = Place::find(&log, queue, group, clock)?;
+        Ok(Self { connection: schema::open_to_look(path)?, log, queue: queue.clone(), place })
     }
 
     /// What the group looks like now.
