@@ -171,9 +171,7 @@ pub fn a_revoked_partition_moves_only_after_its_release<B: Bench>(make: impl FnO
 }
 
 /// Death without a word costs a session, no less.
-pub fn a_silent_member_loses_its_partitions_after_its_session_and_not_before<B: Bench>(
-    make: impl FnOnce(u32) -> B,
-) {
+pub fn a_silent_member_loses_its_partitions_after_its_session_and_not_before<B: Bench>(make: impl FnOnce(u32) -> B) {
     let mut stage = stage(make, 4);
     let first = stage.enter_and_settle();
     let second = stage.enter_and_settle();

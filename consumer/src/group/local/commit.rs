@@ -44,12 +44,7 @@ pub(super) fn carry_out(connection: &mut Connection, place: &Place, commit: &Com
 }
 
 /// Whether the member may commit now, in this generation, to these partitions.
-fn check(
-    tx: &Transaction<'_>,
-    place: &Place,
-    commit: &Commit,
-    now: i64,
-) -> rusqlite::Result<Result<(), CommitError>> {
+fn check(tx: &Transaction<'_>, place: &Place, commit: &Commit, now: i64) -> rusqlite::Result<Result<(), CommitError>> {
     let lives = tx
         .prepare_cached(
             "SELECT 1 FROM keylane_member

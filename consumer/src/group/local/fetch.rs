@@ -92,7 +92,8 @@ impl Fetch {
 
     /// Those with something to read, beginning with the one whose turn it is.
     fn in_turn(&self) -> Vec<Partition> {
-        let behind = |(&partition, position): (&Partition, &Position)| (position.next < position.end).then_some(partition);
+        let behind =
+            |(&partition, position): (&Partition, &Position)| (position.next < position.end).then_some(partition);
         let (from, before) = (self.resumed.range(self.turn..), self.resumed.range(..self.turn));
         from.chain(before).filter_map(behind).collect()
     }

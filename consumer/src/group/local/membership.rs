@@ -51,16 +51,18 @@ pub(super) fn join(
         if let Some(former) = former {
             remove(tx, place, former)?;
         }
-        tx.prepare_cached("INSERT INTO keylane_member VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8)")?.execute(params![
-            place.queue_id,
-            place.group.as_str(),
-            member.as_str(),
-            settings.worker,
-            place.boot,
-            now,
-            nanos(settings.session_timeout),
-            nanos(settings.rebalance_timeout),
-        ])?;
+        tx.prepare_cached("INSERT INTO keylane_member VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8)")?.execute(
+            params![
+                place.queue_id,
+                place.group.as_str(),
+                member.as_str(),
+                settings.worker,
+                place.boot,
+                now,
+                nanos(settings.session_timeout),
+                nanos(settings.rebalance_timeout),
+            ],
+        )?;
         Ok(true)
     })
 }
@@ -239,7 +241,9 @@ fn members(tx: &Transaction<'_>, place: &Place) -> rusqlite::Result<Vec<Seat>> {
     tx.prepare_cached(
         "SELECT member, rebalance_ns FROM keylane_member WHERE queue_id = ?1 AND grp = ?2 ORDER BY member",
     )?
-    .query_map(params![place.queue_id, place.group.as_str()], |row| Ok(Seat { id: row.get(0)?, rebalance: row.get(1)? }))?
+    .query_map(params![place.queue_id, place.group.as_str()], |row| {
+        Ok(Seat { id: row.get(0)?, rebalance: row.get(1)? })
+    })?
     .collect()
 }
 

@@ -11,7 +11,7 @@ use std::{path::Path, time::Duration};
 
 use keylane_producer::{
     Detail, GroupName, QueueIdentity,
-    log::local::{LocalLog, Open},
+    log::local::LocalLog,
     sqlite::{self, Patience, Purpose, sorted},
 };
 use rusqlite::Connection;
@@ -90,9 +90,9 @@ pub(super) fn open(path: &Path) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// Opens the log in the same file, for one thread.
+/// Opens the log in the same file, for one thread that only reads it.
 pub(super) fn open_log(path: &Path) -> Result<LocalLog, Error> {
-    Ok(LocalLog::open(path, Open::Existing, Patience::Brisk)?)
+    Ok(LocalLog::on(open_to_look(path)?)?)
 }
 
 /// Opens the queue file for looking only: whatever is asked of it, nothing changes.

@@ -59,14 +59,10 @@ impl Bench for Folder {
     }
 
     fn append(&self, partition: Partition, count: usize) -> Vec<Offset> {
-        let record = Record {
-            key: Some("k".into()),
-            value: Some("v".into()),
-            headers: Vec::new(),
-            timestamp: Timestamp(0),
-        };
+        let record =
+            Record { key: Some("k".into()), value: Some("v".into()), headers: Vec::new(), timestamp: Timestamp(0) };
         let records = vec![(partition, record); count];
-        let mut log = schema::open_log(&self.path()).unwrap();
+        let mut log = LocalLog::open(&self.path(), Open::Existing, Patience::Patient).unwrap();
         log.append(&self.queue, records, None).unwrap().into_iter().map(|receipt| receipt.offset).collect()
     }
 

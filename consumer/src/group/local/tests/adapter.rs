@@ -161,6 +161,27 @@ fn a_drain_that_never_ends_is_cut_off_at_the_rebalance_timeout_and_not_before() 
 }
 
 #[test]
+fn an_answer_that_comes_too_late_does_not_give_up_what_was_assigned_anew() {
+    let folder = Folder::with_queue(2);
+    let (mut owner, mut heir) = (folder.open(), folder.open());
+    turn(&mut owner);
+    turn(&mut heir);
+    let asked = revoking(&turn(&mut owner));
+    heir.control().leave();
+    turn(&mut heir);
+    for _ in 0..61 {
+        folder.clock.advance(Duration::from_secs(1));
+        turn(&mut owner);
+    }
+    owner.control().release(&asked);
+    assert_eq!(turn(&mut owner).len(), 0);
+    let seen = GroupReader::open(&folder.path(), &folder.queue, &Folder::group(), folder.clock.clone())
+        .and_then(|mut reader| reader.overview())
+        .unwrap();
+    assert_eq!(seen.members[0].partitions, [P0, P1]);
+}
+
+#[test]
 fn a_member_of_another_boot_is_dead() {
     let folder = Folder::with_queue(2);
     let elsewhen = Place { boot: "another boot".into(), ..folder.place() };
@@ -170,7 +191,7 @@ fn a_member_of_another_boot_is_dead() {
 }
 
 #[test]
-fn a_heir_that_dies_before_the_release_does_not_keep_the_partition_from_being_owned() {
+fn an_heir_that_dies_before_the_release_does_not_keep_the_partition_from_being_owned() {
     let folder = Folder::with_queue(2);
     let mut owner = folder.open();
     turn(&mut owner);
@@ -237,6 +258,20 @@ fn a_file_that_is_locked_for_seconds_makes_polls_unavailable_and_costs_nothing_e
 }
 
 #[test]
+fn nothing_is_fetched_while_a_locked_file_hides_whether_the_session_ran_out() {
+    let folder = Folder::with_queue(1);
+    let mut group = folder.open();
+    turn(&mut group);
+    folder.append(P0, 3);
+    let lock = locked(&folder);
+    folder.clock.advance(SESSION);
+    group.control().resume(P0, Offset(0));
+    assert_eq!(turn(&mut group).len(), 0);
+    lock.execute_batch("COMMIT").unwrap();
+    assert_eq!(lost(&turn(&mut group)), [P0]);
+}
+
+#[test]
 fn an_idle_member_writes_a_heartbeat_in_each_interval_and_else_nothing() {
     let folder = Folder::with_queue(1);
     let mut group = folder.open();
@@ -291,8 +326,9 @@ fn a_partition_that_is_to_be_released_is_not_fetched_any_more() {
     owner.control().resume(P0, Offset(0));
     assert_eq!(fetched(&turn(&mut owner)), [(P0, 1)]);
     let connection = schema::open(&folder.path()).unwrap();
-    let asked = "UPDATE keylane_assignment SET revoke_by = 9e18; UPDATE keylane_group SET generation = generation + 1";
-    connection.execute_batch(&asked.replace("9e18", "9000000000000000000")).unwrap();
+    let asked = "UPDATE keylane_assignment SET revoke_by = 9000000000000000000;
+                 UPDATE keylane_group SET generation = generation + 1";
+    connection.execute_batch(asked).unwrap();
     let events = turn(&mut owner);
     assert_eq!((revoking(&events), fetched(&events)), (vec![P0], vec![]));
 }
@@ -355,8 +391,7 @@ fn an_overview_shows_an_expired_member_and_does_not_expel_it() {
     let mut group = folder.member_with(LocalGroupSettings { worker: "host/7".into(), ..Default::default() });
     let me = told(&turn(&mut group));
     commit(&group, &me, &[(P1, 4)]).unwrap();
-    let mut reader =
-        GroupReader::open(&folder.path(), &folder.queue, &Folder::group(), folder.clock.clone()).unwrap();
+    let mut reader = GroupReader::open(&folder.path(), &folder.queue, &Folder::group(), folder.clock.clone()).unwrap();
     folder.clock.advance(Duration::from_secs(5));
     let mut seen = reader.overview().unwrap();
     let mut member = MemberOverview {
@@ -388,8 +423,7 @@ fn everything_is_finished_when_each_partition_is_committed_to_its_end() {
     let folder = Folder::with_queue(2);
     let mut group = folder.open();
     let me = told(&turn(&mut group));
-    let mut reader =
-        GroupReader::open(&folder.path(), &folder.queue, &Folder::group(), folder.clock.clone()).unwrap();
+    let mut reader = GroupReader::open(&folder.path(), &folder.queue, &Folder::group(), folder.clock.clone()).unwrap();
     assert!(reader.everything_finished().unwrap());
     let last = folder.append(P1, 3)[2];
     assert!(!reader.everything_finished().unwrap());
