@@ -11,9 +11,6 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::error::{Detail, Error};
 
-#[cfg(test)]
-mod tests;
-
 /// `application_id` of a queue file: "KLQ1".
 pub const QUEUE_FILE: i32 = i32::from_be_bytes(*b"KLQ1");
 
