@@ -46,7 +46,8 @@ pub trait GroupControl: Send + Sync {
     /// Fetch nothing more of this partition until it is resumed. Records under way may still come.
     fn pause(&self, partition: Partition);
 
-    /// The answer to [`GroupEvent::Revoking`]: these are drained, others may have them.
+    /// The answer to [`GroupEvent::Revoking`]: these are drained, others may have them. Of what was not asked for,
+    /// nothing is given up.
     fn release(&self, partitions: &[Partition]);
 
     /// Leave the group and join it anew, keeping nothing: after a claim was refused.
@@ -81,7 +82,8 @@ pub enum GroupEvent {
         /// The group's number now.
         generation: Generation,
     },
-    /// The group wants these back: drain them, then [`GroupControl::release`], within the bound of the group.
+    /// The group wants these back: drain them, then [`GroupControl::release`], within the bound of the group. No more
+    /// records of them come.
     Revoking(Vec<Partition>),
     /// These are gone without asking; others may own them already.
     Lost(Vec<Partition>),
@@ -107,7 +109,7 @@ pub struct Assignment {
     pub member: MemberId,
     /// The number that orders owners, as it was when these partitions were assigned.
     pub generation: Generation,
-    /// What comes. Paused until resumed.
+    /// What comes, paused until resumed. Empty if the member joined and there is nothing for it yet.
     pub partitions: Vec<Partition>,
     /// An eager assignment: what is owned and not in `partitions` is lost.
     pub replaces_all: bool,

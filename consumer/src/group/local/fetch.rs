@@ -8,15 +8,17 @@ use std::collections::BTreeMap;
 
 use keylane_producer::{
     Offset, Partition, QueueIdentity, StoredRecord,
-    log::{Log, Page, ReadLimit},
+    log::{Log, Page, ReadLimit, local::LocalLog},
 };
+use rusqlite::Connection;
 
-use super::settings::LocalGroupSettings;
+use super::{schema::Place, settings::LocalGroupSettings};
 use crate::{error::Error, group::GroupEvent};
 
 pub(super) struct Fetch {
-    log: Box<dyn Log>,
+    log: LocalLog,
     queue: QueueIdentity,
+    place: Place,
     limits: Limits,
     resumed: BTreeMap<Partition, Position>,
     /// The partition whose turn is next.
@@ -30,21 +32,22 @@ struct Limits {
 
 struct Position {
     next: Offset,
-    /// There is something to read, or nobody looked yet.
-    behind: bool,
+    /// The end of the log when it was last looked at.
+    end: Offset,
 }
 
 impl Fetch {
-    pub(super) fn new(log: Box<dyn Log>, queue: QueueIdentity, settings: &LocalGroupSettings) -> Self {
+    pub(super) fn new(log: LocalLog, queue: QueueIdentity, place: Place, settings: &LocalGroupSettings) -> Self {
         let limits = Limits {
             poll: ReadLimit { records: settings.poll_records, bytes: settings.poll_bytes },
             partition: ReadLimit { records: settings.partition_records, bytes: settings.partition_bytes },
         };
-        Self { log, queue, limits, resumed: BTreeMap::new(), turn: Partition(0) }
+        Self { log, queue, place, limits, resumed: BTreeMap::new(), turn: Partition(0) }
     }
 
+    /// Reads this partition from here on. The first read finds its end.
     pub(super) fn resume(&mut self, partition: Partition, from: Offset) {
-        self.resumed.insert(partition, Position { next: from, behind: true });
+        self.resumed.insert(partition, Position { next: from, end: Offset(u64::MAX) });
     }
 
     /// Reads nothing more of this partition: it is paused, released or lost.
@@ -52,11 +55,18 @@ impl Fetch {
         self.resumed.remove(&partition);
     }
 
-    /// Somebody wrote to the file.
-    pub(super) fn look_again(&mut self) {
-        for position in self.resumed.values_mut() {
-            position.behind = true;
+    /// Somebody wrote to the file: one question tells which partitions have grown.
+    pub(super) fn look_again(&mut self) -> Result<(), Error> {
+        if self.resumed.is_empty() {
+            return Ok(());
         }
+        let ends = ends(self.log.connection(), self.place.queue_id).map_err(self.place.failed("look at the log of"))?;
+        for (partition, end) in ends {
+            if let Some(position) = self.resumed.get_mut(&partition) {
+                position.end = end;
+            }
+        }
+        Ok(())
     }
 
     /// Delivers what there is, up to the limits.
@@ -82,23 +92,37 @@ impl Fetch {
 
     /// Those with something to read, beginning with the one whose turn it is.
     fn in_turn(&self) -> Vec<Partition> {
-        let behind = |(&partition, position): (&Partition, &Position)| position.behind.then_some(partition);
+        let behind =
+            |(&partition, position): (&Partition, &Position)| (position.next < position.end).then_some(partition);
         let (from, before) = (self.resumed.range(self.turn..), self.resumed.range(..self.turn));
         from.chain(before).filter_map(behind).collect()
     }
 
     fn read(&mut self, partition: Partition, limit: ReadLimit) -> Result<Option<(Page, Offset)>, Error> {
         let Some(position) = self.resumed.get_mut(&partition) else { return Ok(None) };
+        if position.end == Offset(u64::MAX) {
+            position.end = self.log.bounds(&self.queue, partition)?.end;
+        }
         let page = self.log.read(&self.queue, partition, position.next, limit)?;
-        if page.records.is_empty() && page.next <= position.next {
-            position.behind = false;
+        if page.next <= position.next {
+            position.end = position.next;
             return Ok(None);
         }
-        let end = self.log.bounds(&self.queue, partition)?.end;
         position.next = page.next;
-        position.behind = page.next < end;
-        Ok(Some((page, end)))
+        position.end = position.end.max(page.next);
+        Ok(Some((page, position.end)))
     }
+}
+
+fn ends(connection: &Connection, queue_id: i64) -> rusqlite::Result<Vec<(Partition, Offset)>> {
+    connection
+        .prepare_cached("SELECT part, next_offset FROM keylane_partition WHERE queue_id = ?1")?
+        .query_map([queue_id], |row| {
+            let end: i64 = row.get(1)?;
+            let end = u64::try_from(end).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(1, end))?;
+            Ok((Partition(row.get(0)?), Offset(end)))
+        })?
+        .collect()
 }
 
 fn size(stored: &StoredRecord) -> usize {

@@ -38,6 +38,11 @@ impl Held {
         self.owned.contains_key(&partition) && !self.revoking.contains(&partition)
     }
 
+    /// Those of these that it was told to release.
+    pub(super) fn asked_for(&self, partitions: &[Partition]) -> Vec<Partition> {
+        partitions.iter().copied().filter(|p| self.revoking.contains(p)).collect()
+    }
+
     pub(super) fn partitions(&self) -> Vec<Partition> {
         self.owned.keys().copied().collect()
     }

@@ -4,11 +4,7 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use keylane_producer::{
     GroupName, Offset, Partition, QueueIdentity,
-    log::{
-        Log,
-        local::{LocalLog, Open},
-    },
-    sqlite::Patience,
+    log::{Log, local::LocalLog},
 };
 use rusqlite::{Connection, Transaction, params};
 
@@ -66,14 +62,9 @@ impl GroupReader {
     /// # Errors
     /// As [`overview`].
     pub fn open(path: &Path, queue: &QueueIdentity, group: &GroupName, clock: Clock) -> Result<Self, Error> {
-        let connection = schema::open_to_look(path)?;
-        let place = Place::find(&connection, queue, group, clock)?;
-        Ok(Self {
-            connection,
-            log: LocalLog::open(path, Open::Existing, Patience::Worker)?,
-            queue: queue.clone(),
-            place,
-        })
+        let log = schema::open_log(path)?;
+        let place = Place::find(&log, queue, group, clock)?;
+        Ok(Self { connection: schema::open_to_look(path)?, log, queue: queue.clone(), place })
     }
 
     /// What the group looks like now.

@@ -11,9 +11,10 @@ use std::{path::Path, time::Duration};
 
 use keylane_producer::{
     Detail, GroupName, QueueIdentity,
+    log::local::LocalLog,
     sqlite::{self, Patience, Purpose, sorted},
 };
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
 use crate::{clock::Clock, error::Error};
 
@@ -62,28 +63,9 @@ impl Default for Guards {
 
 impl Place {
     /// Finds the queue in the file.
-    pub(super) fn find(
-        connection: &Connection,
-        queue: &QueueIdentity,
-        group: &GroupName,
-        clock: Clock,
-    ) -> Result<Self, Error> {
-        let queue_id = connection
-            .query_row(
-                "SELECT id FROM keylane_queue WHERE name = ?1 AND incarnation = ?2",
-                (queue.name.as_str(), &*queue.incarnation.0),
-                |row| row.get(0),
-            )
-            .optional()
-            .map_err(|e| sorted(&format!("cannot look up queue '{}'", queue.name), e))?
-            .ok_or_else(|| {
-                Error::NotFound(
-                    Detail::new(format!("queue '{}' is gone, or was made anew", queue.name))
-                        .remedy("see 'keylane queue list', then start the worker again"),
-                )
-            })?;
+    pub(super) fn find(log: &LocalLog, queue: &QueueIdentity, group: &GroupName, clock: Clock) -> Result<Self, Error> {
         Ok(Self {
-            queue_id,
+            queue_id: log.queue_id(queue)?,
             group: group.clone(),
             partitions: queue.partitions.0.get(),
             boot: boot_id()?,
@@ -106,6 +88,11 @@ pub(super) fn open(path: &Path) -> Result<Connection, Error> {
         .execute_batch(TABLES)
         .map_err(|e| Error::from(sorted(&format!("cannot make the group's tables in '{}'", path.display()), e)))?;
     Ok(connection)
+}
+
+/// Opens the log in the same file, for one thread that only reads it.
+pub(super) fn open_log(path: &Path) -> Result<LocalLog, Error> {
+    Ok(LocalLog::on(open_to_look(path)?)?)
 }
 
 /// Opens the queue file for looking only: whatever is asked of it, nothing changes.

@@ -10,6 +10,7 @@ use super::{schema::Guards, *};
 use crate::group::conformance::{self, Bench};
 
 mod adapter;
+mod processes;
 
 /// A queue file of its own, and a clock that stands still until the test turns it.
 pub(super) struct Folder {
@@ -22,7 +23,8 @@ pub(super) struct Folder {
 impl Folder {
     pub(super) fn with_queue(partitions: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut log = LocalLog::open(&folder.path().join("queue.db"), Open::Create, Patience::Patient).unwrap();
+        let path = folder.path().join("queue.db");
+        let mut log = LocalLog::open(&path, Open::Create, Patience::Patient).unwrap();
         let partitions = partitions.to_string().parse::<PartitionCount>().unwrap();
         let spec = QueueSpec { name: "jobs".parse().unwrap(), partitions, retention: Retention::default() };
         let queue = log.create(&spec).unwrap();
@@ -38,15 +40,14 @@ impl Folder {
     }
 
     pub(super) fn place(&self) -> Place {
-        let connection = schema::open(&self.path()).unwrap();
-        let mut place = Place::find(&connection, &self.queue, &Self::group(), self.clock.clone()).unwrap();
+        let log = schema::open_log(&self.path()).unwrap();
+        let mut place = Place::find(&log, &self.queue, &Self::group(), self.clock.clone()).unwrap();
         place.guards = self.guards;
         place
     }
 
     pub(super) fn member_with(&self, settings: LocalGroupSettings) -> LocalGroup {
-        let connection = schema::open(&self.path()).unwrap();
-        LocalGroup::at(&self.path(), connection, &self.queue, self.place(), settings).unwrap()
+        LocalGroup::at(&self.path(), &self.queue, self.place(), settings).unwrap()
     }
 }
 
@@ -61,7 +62,7 @@ impl Bench for Folder {
         let record =
             Record { key: Some("k".into()), value: Some("v".into()), headers: Vec::new(), timestamp: Timestamp(0) };
         let records = vec![(partition, record); count];
-        let mut log = LocalLog::open(&self.path(), Open::Create, Patience::Patient).unwrap();
+        let mut log = LocalLog::open(&self.path(), Open::Existing, Patience::Patient).unwrap();
         log.append(&self.queue, records, None).unwrap().into_iter().map(|receipt| receipt.offset).collect()
     }
 
