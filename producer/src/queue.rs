@@ -108,10 +108,51 @@ impl FromStr for PartitionCount {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let count = text.parse().ok().and_then(NonZeroU32::new).filter(|n| n.get() <= MAX_PARTITIONS);
-        count.map(Self).ok_or_else(|| {
-            Error::Invalid(Detail::new(format!("partition count '{text}' does not fit: 1 to {MAX_PARTITIONS}")))
-        })
+        count.map(Self).ok_or_else(|| count_does_not_fit(text))
     }
+}
+
+impl PartitionCount {
+    /// The rule for a count that did not come from text.
+    pub(crate) fn check(self) -> Result<(), Error> {
+        if self.0.get() <= MAX_PARTITIONS { Ok(()) } else { Err(count_does_not_fit(&self.to_string())) }
+    }
+}
+
+fn count_does_not_fit(text: &str) -> Error {
+    Error::Invalid(
+        Detail::new(format!("partition count {text:?} does not fit: 1 to {MAX_PARTITIONS}"))
+            .remedy("choose more than the workers you will ever have; 12 is a good start"),
+    )
+}
+
+/// Most names that an error lists.
+const NAMES_IN_AN_ERROR: usize = 50;
+
+/// The answer to a name that no queue has.
+pub(crate) fn not_there(name: &QueueName, there: &[QueueName]) -> Error {
+    let detail = Detail::new(format!("no queue '{name}'"));
+    if there.is_empty() {
+        return Error::NotFound(detail.remedy("there is no queue yet: make one with 'keylane queue create'"));
+    }
+    let mut names: Vec<&str> = there.iter().take(NAMES_IN_AN_ERROR).map(QueueName::as_str).collect();
+    let more = format!("and {} more", there.len() - names.len());
+    if there.len() > names.len() {
+        names.push(&more);
+    }
+    Error::NotFound(detail.remedy(format!("there are: {}", names.join(", "))))
+}
+
+/// The answer to making a queue whose name is taken.
+pub(crate) fn already_there(name: &QueueName, has: PartitionCount, asked: PartitionCount) -> Error {
+    let detail = if has == asked {
+        Detail::new(format!("queue '{name}' is there already, with {has} partitions"))
+            .remedy("use it as it is, or choose another name")
+    } else {
+        Detail::new(format!("queue '{name}' is there already, with {has} partitions instead of {asked}"))
+            .remedy("a count change is a migration: make a new queue, drain the old one, switch over")
+    };
+    Error::Invalid(detail)
 }
 
 /// When records may leave the log. Whatever it says, a record stays until every group that has started on the
