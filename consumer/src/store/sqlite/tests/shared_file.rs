@@ -208,7 +208,7 @@ fn read(store: &SqliteStore, which: &ResultsOf) -> Vec<(u32, u64)> {
 }
 
 /// Waits for a condition, up to half a minute.
-pub(super) fn until(condition: impl Fn() -> bool) {
+pub(super) fn until(mut condition: impl FnMut() -> bool) {
     let (_never, wait) = mpsc::channel::<()>();
     for _ in 0..3_000 {
         if condition() {
