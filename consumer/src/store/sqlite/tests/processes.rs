@@ -10,14 +10,14 @@ use keylane_producer::{Offset, sqlite::Patience};
 use rusqlite::Savepoint;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
-use super::{File, FileRig, shared_file::until, tell};
+use super::{File, FileRig, endless, shared_file::until, tell};
 use crate::{
     Error,
     fence::Fence,
     store::{
         Candidate, ClaimError, Effect, EffectError, FencedStore, JobWrite, PartitionWrite, Progress, StoreSession,
         Write,
-        conformance::{P0, Place, candidate, endless, group, job, queue},
+        conformance::{P0, Place, candidate, group, job, queue},
         sqlite::SqliteStore,
     },
 };
@@ -25,6 +25,7 @@ use crate::{
 const FILE: &str = "KEYLANE_STORE_TEST_FILE";
 const GENERATION: &str = "KEYLANE_STORE_TEST_GENERATION";
 const STOP_AT: &str = "KEYLANE_STORE_TEST_STOP_AT";
+const GO_ON: &str = "go-on";
 const KEYS: u64 = 4;
 
 /// What the processes run: the tests below start this one again with its variables set. Without them it has no part.
@@ -58,6 +59,8 @@ fn counted(offset: u64, stop_at: Option<&str>) -> JobWrite<SqliteStore> {
         if let Some(path) = stop_at.as_deref().filter(|path| !Path::new(path).exists()) {
             std::fs::write(path, "inside the transaction")?;
             kill_process(getpid(), Signal::STOP)?;
+            // The signal stops the process at some moment soon, so this thread must not go on by itself.
+            until(|| Path::new(path).with_extension(GO_ON).exists());
         }
         Ok(())
     });
@@ -181,6 +184,7 @@ fn a_worker_killed_inside_its_transaction_leaves_nothing_and_holds_nobody_up() {
 #[test]
 fn a_worker_that_goes_on_inside_its_transaction_commits_before_the_claim_or_never() {
     let (rig, mut inside) = stopped_inside_its_transaction();
+    std::fs::write(rig.place.path().with_extension("inside").with_extension(GO_ON), "").unwrap();
     inside.signal(Signal::CONT);
     let new = loop {
         match rig.try_claim(&candidate("new", 2, P0)) {
