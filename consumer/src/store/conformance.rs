@@ -3,6 +3,7 @@
 //!
 //! The suite speaks to the store through the port, and to the user's own table through the [`Place`]: effects write lines
 //! to it, in order, and what is told there is what a user would see.
+#![allow(clippy::unwrap_used, reason = "a suite of tests, also where it is built for another crate's")]
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +16,7 @@ use super::{
     PartitionWritten, StopReason, StopRule, StoreSession, Write, Written,
 };
 use crate::{
-    clock::{BootTime, Clock},
+    clock::Clock,
     fence::{Fence, Fenced, Generation, Lease, MemberId, Owner},
 };
 
@@ -232,11 +233,4 @@ pub(crate) fn letters(written: &[Written]) -> String {
         Written::Stopped => 's',
     };
     written.iter().map(letter).collect()
-}
-
-/// A lease that proves ownership for ever, by the machine's clock.
-pub(crate) fn endless() -> Arc<Lease> {
-    let lease = Lease::new(Clock::boot(), Duration::from_secs(3_600));
-    lease.proved(BootTime::NEVER);
-    lease
 }

@@ -106,7 +106,9 @@ pub fn a_local_fence_stops_a_write_before_anything_is_touched<P: Place>() {
     let mut a = rig.claim("a", 1, P0);
     let called = Arc::new(AtomicU32::new(0));
     let count = called.clone();
-    let counted = move || drop(count.fetch_add(1, Ordering::Relaxed));
+    let counted = move || {
+        count.fetch_add(1, Ordering::Relaxed);
+    };
     rig.clock.advance(Duration::from_secs(61));
     let effect = first(counted, rig.place.tell("k:0"));
     assert_eq!(a.write(vec![job("k", 0, Write::Effect(effect))]).unwrap_err(), Fenced::DeadlinePassed);

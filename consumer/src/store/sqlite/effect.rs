@@ -72,8 +72,9 @@ struct Denied {
 #[error("the database does not commit what the effect left")]
 struct Unfit(#[source] rusqlite::Error);
 
-/// A full disk or a lock that strikes in an effect is not the effect's failure. Also found when an effect wraps the
-/// error in one of its own, and (by SQLite's own words) when it made text of it.
+/// A full disk that strikes in an effect is not the effect's failure. Also found when an effect wraps the error in one of
+/// its own, and (by SQLite's own words) when it made text of it. Busy is not among them: the write lock is ours by then,
+/// so it comes from another database that the effect uses.
 fn fault_of_the_store(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
     let chain = || std::iter::successors(Some(error), |e| e.source());
     for link in chain() {
@@ -83,7 +84,7 @@ fn fault_of_the_store(error: &(dyn std::error::Error + 'static)) -> Option<Error
             return Some(sorted(DOING, rusqlite::Error::SqliteFailure(*failure, text.clone())).into());
         }
     }
-    let words = ["database or disk is full", "disk I/O error", "database is locked"];
+    let words = ["database or disk is full", "disk I/O error"];
     let told = chain().map(ToString::to_string).find(|text| words.iter().any(|word| text.contains(word)))?;
     Some(Error::Unavailable(Detail::new(DOING).remedy("the disk is full or answers with errors").because(told)))
 }
@@ -92,9 +93,7 @@ fn is_the_store_s(code: ErrorCode) -> bool {
     use ErrorCode as E;
     matches!(
         code,
-        E::DatabaseBusy
-            | E::DatabaseLocked
-            | E::DiskFull
+        E::DiskFull
             | E::SystemIoFailure
             | E::OutOfMemory
             | E::DatabaseCorrupt

@@ -139,7 +139,7 @@ fn harmless(name: &str, value: Option<&str>) -> bool {
     match name.to_ascii_lowercase().as_str() {
         "table_info" | "table_xinfo" | "table_list" | "index_list" | "index_info" | "index_xinfo"
         | "foreign_key_list" | "foreign_key_check" | "function_list" | "collation_list" | "compile_options"
-        | "integrity_check" | "quick_check" | "defer_foreign_keys" => true,
+        | "integrity_check" | "quick_check" | "data_version" | "defer_foreign_keys" => true,
         "foreign_keys" | "user_version" | "application_id" | "page_count" | "page_size" | "encoding" => value.is_none(),
         _ => false,
     }

@@ -113,7 +113,9 @@ impl Plan {
     }
 
     pub(super) fn into_answers(mut self, batch: &[PartitionWrite<SqliteStore>]) -> Vec<PartitionWritten> {
-        self.committed.extend(self.struck.into_iter().map(|(job, cause)| (job, Written::EffectFailed(cause))));
+        for (job, cause) in self.struck {
+            self.committed.entry(job).or_insert(Written::EffectFailed(cause));
+        }
         let mut answers = Vec::with_capacity(batch.len());
         for ((part, span), standing) in batch.iter().zip(self.spans).zip(self.standing) {
             let answer = |job| self.committed.remove(&job).expect("a job that is not fenced was answered");

@@ -175,6 +175,7 @@ fn cut(text: &str) -> String {
     if text.len() <= MAX_REASON_BYTES {
         return text.to_owned();
     }
-    let end = text.floor_char_boundary(MAX_REASON_BYTES - MARK.len());
+    let most = MAX_REASON_BYTES - MARK.len();
+    let end = (0..=most).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
     format!("{}{MARK}", &text[..end])
 }

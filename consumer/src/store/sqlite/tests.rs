@@ -1,15 +1,19 @@
 //! What is SQLite's own; the port's claims are in `store::conformance`.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use keylane_producer::Partition;
 use rusqlite::{Connection, Savepoint};
 use tempfile::TempDir;
 
 use super::SqliteStore;
-use crate::store::{
-    Effect, EffectError,
-    conformance::{Place, Rig},
+use crate::{
+    clock::{BootTime, Clock},
+    fence::Lease,
+    store::{
+        Effect, EffectError,
+        conformance::{Place, Rig},
+    },
 };
 
 mod guards;
@@ -139,6 +143,13 @@ pub(super) fn tell(line: &str) -> Effect<SqliteStore> {
 pub(super) fn sql(text: &str) -> Effect<SqliteStore> {
     let text = text.to_owned();
     Effect::new(move |tx: &mut Savepoint<'_>| -> Result<(), EffectError> { Ok(tx.execute_batch(&text)?) })
+}
+
+/// A lease that proves ownership for ever, by the machine's clock.
+pub(super) fn endless() -> Arc<Lease> {
+    let lease = Lease::new(Clock::boot(), Duration::from_secs(3_600));
+    lease.proved(BootTime::NEVER);
+    lease
 }
 
 type FileRig = Rig<File>;

@@ -53,9 +53,9 @@ fn write_span(
         match attempt(session, batch, plan, &span)? {
             Turn::Committed => return Ok(()),
             Turn::Again => {}
-            Turn::Refused(cause) if span.len() <= 1 => {
-                plan.strike(span.start, effect::left_unfit(cause));
-            }
+            // Not an effect's doing: a trigger or a foreign key that somebody put on our tables.
+            Turn::Refused(cause) if span.is_empty() || plan.is_struck(span.start) => return Err(cannot(DOING)(cause)),
+            Turn::Refused(cause) if span.len() == 1 => plan.strike(span.start, effect::left_unfit(cause)),
             Turn::Refused(_) => {
                 let middle = span.start + span.len() / 2;
                 write_span(session, batch, plan, span.start..middle)?;

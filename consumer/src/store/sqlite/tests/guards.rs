@@ -5,7 +5,7 @@ use rusqlite::Savepoint;
 use super::{FileRig, sql, tell};
 use crate::store::{
     Effect, EffectError, StoreSession, Write, Written,
-    conformance::{Holder, P0, Place, job, letters},
+    conformance::{P0, Place, job, letters},
     sqlite::SqliteStore,
 };
 
@@ -77,6 +77,7 @@ fn an_effect_may_do_what_a_user_of_sqlite_does() {
     let text = "CREATE TABLE mine (x INTEGER PRIMARY KEY); CREATE INDEX mine_x ON mine (x);
                 SAVEPOINT inner; INSERT INTO mine VALUES (1); ROLLBACK TO inner; RELEASE inner;
                 INSERT INTO mine VALUES (2); PRAGMA table_info(mine); PRAGMA defer_foreign_keys = ON;
+                CREATE VIRTUAL TABLE words USING fts5 (word); INSERT INTO words VALUES ('keylane');
                 SELECT worker FROM keylane_fence; SELECT count(*) FROM keylane_marker; SELECT * FROM keylane_result;
                 SAVEPOINT left_open; INSERT INTO mine VALUES (3)";
     let nested = Effect::new(|tx: &mut Savepoint<'_>| -> Result<(), EffectError> {
@@ -152,11 +153,9 @@ fn the_guard_is_off_again_after_a_panic() {
     let rig = FileRig::new();
     let mut a = rig.claim("a", 1, P0);
     let panics = Effect::new(|_: &mut Savepoint<'_>| -> Result<(), EffectError> { panic!("a bug of the user's") });
-    let mut last = a.part(vec![job("k", 0, Write::Effect(panics)), job("l", 1, Write::Effect(tell("l:1")))]);
-    last.watermark.0 = 0;
-    let mut holder: Holder<SqliteStore> = a;
-    assert_eq!(letters(&holder.write_part(last).unwrap()), "fa");
-    assert_eq!(holder.session.hand_over(&holder.fence).unwrap(), Ok(()));
+    let jobs = vec![job("k", 0, Write::Effect(panics)), job("l", 1, Write::Effect(tell("l:1")))];
+    assert_eq!(letters(&a.write(jobs).unwrap()), "fa");
+    assert_eq!(a.session.hand_over(&a.fence).unwrap(), Ok(()));
 }
 
 /// One by one, and two of them: the others of the batch commit.

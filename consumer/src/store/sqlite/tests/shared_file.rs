@@ -14,13 +14,13 @@ use std::{
 use bytes::Bytes;
 use keylane_producer::{JobId, sqlite::Patience};
 
-use super::{File, FileRig, tell};
+use super::{File, FileRig, endless, tell};
 use crate::{
     Error,
     fence::{Fence, Fenced},
     store::{
         FencedStore, StoreSession, Write,
-        conformance::{P0, P1, Place, candidate, endless, group, job, key, letters, queue},
+        conformance::{P0, P1, Place, candidate, group, job, key, letters, queue},
         sqlite::{ResultsOf, SqliteStore},
     },
 };
@@ -147,7 +147,9 @@ fn a_claim_is_granted_under_hammering_zombies_and_none_writes_after_it() {
                         resumed: vec![],
                     };
                     match session.write(&mut [part]) {
-                        Ok(answers) if answers[0].jobs.is_ok() => drop(landed.fetch_add(1, Ordering::Relaxed)),
+                        Ok(answers) if answers[0].jobs.is_ok() => {
+                            landed.fetch_add(1, Ordering::Relaxed);
+                        }
                         Ok(answers) => {
                             assert_eq!(*answers[0].jobs.as_ref().unwrap_err(), Fenced::NewerClaim);
                             refused += 1;
@@ -209,7 +211,7 @@ fn read(store: &SqliteStore, which: &ResultsOf) -> Vec<(u32, u64)> {
 }
 
 /// Waits for a condition, up to half a minute.
-pub(super) fn until(condition: impl Fn() -> bool) {
+pub(super) fn until(mut condition: impl FnMut() -> bool) {
     let (_never, wait) = mpsc::channel::<()>();
     for _ in 0..3_000 {
         if condition() {

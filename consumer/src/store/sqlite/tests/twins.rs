@@ -38,9 +38,11 @@ fn without_the_strict_claim_two_claimants_take_turns() {
     assert_eq!(b.write(vec![rig.job("k", 0)]).unwrap_err(), Fenced::NewerClaim);
 }
 
+type Act = Box<dyn FnOnce() + Send>;
+
 /// A claim comes between the writer's look at its local fence and its BEGIN.
 fn with_a_claim_before_begin(looks_outside: bool) -> (Result<String, Fenced>, Vec<String>) {
-    let act: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>> = Arc::default();
+    let act: Arc<Mutex<Option<Act>>> = Arc::default();
     let once = act.clone();
     let before_begin: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
         let act = once.lock().unwrap().take();
