@@ -26,7 +26,7 @@ mod tenancy;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use keylane_producer::{GroupName, Log, QueueIdentity};
+use keylane_producer::{GroupName, JobId, Log, QueueIdentity};
 
 pub use self::settings::WorkerSettings;
 use crate::{
@@ -100,8 +100,8 @@ pub struct Summary {
     pub stopped: u64,
     /// Finished jobs that the store refused, or that were dropped because their partition was lost.
     pub refused: u64,
-    /// Jobs that were still running when the worker ended; they run again on the next owner.
-    pub cut_short: u64,
+    /// Jobs that were still running when a drain's bound was over or the worker ended; they run again on the next owner.
+    pub cut_short: Vec<JobId>,
     /// With `until_empty`: keys of the queue that stand still, which only a person can release.
     pub keys_left: u64,
     /// Whether everything was drained, committed and given back.

@@ -19,12 +19,12 @@ use std::{
     time::Duration,
 };
 
-use crossbeam_channel::{Receiver, Select};
+use crossbeam_channel::{Receiver, Select, TryRecvError};
 use keylane_producer::{Job, JobKey, Partition, QueueIdentity};
 
 use crate::{
     clock::{BootTime, Clock},
-    error::Error,
+    error::{Detail, Error},
     fence::Lease,
     group::GroupControl,
     handler::Handler,
@@ -165,9 +165,10 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         for tenancy in self.tenancies.values() {
             tenancy.cancel.cancel();
         }
-        self.summary.cut_short += self.running.len() as u64;
+        let running = self.running.values().filter(|run| !run.cut_short).map(|run| run.job.id.clone());
+        self.summary.cut_short.extend(running);
         outcome?;
-        self.summary.clean = self.left && self.summary.cut_short == 0;
+        self.summary.clean = self.left && self.summary.cut_short.is_empty();
         (self.notices)(Notice::Left);
         Ok(self.summary)
     }
@@ -216,22 +217,21 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             self.requested(request);
         }
         // Losses first, so that no end or write of a lost partition is taken for a good one.
-        for polled in mail.polled.try_iter().take(TAKE) {
+        for polled in taken(&mail.polled, "polling")? {
             self.polled(polled)?;
         }
-        for answer in mail.prover.answers.try_iter() {
+        for answer in taken(&mail.prover.answers, "prover")? {
             self.prover_busy = false;
             self.proved(answer)?;
         }
-        for answer in mail.clerk.answers.try_iter() {
+        for answer in taken(&mail.clerk.answers, "clerk")? {
             self.clerk_busy = false;
             self.answered(answer)?;
         }
-        for written in mail.scribe.answers.try_iter() {
+        for written in taken(&mail.scribe.answers, "scribe")? {
             self.written(written)?;
         }
-        let ends: Vec<_> = self.runner.ends.try_iter().take(TAKE).collect();
-        for (ticket, end) in ends {
+        for (ticket, end) in taken(&self.runner.ends, "handlers")? {
             self.job_ended(ticket, end);
         }
         Ok(())
@@ -343,4 +343,20 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             self.requested(Request::End);
         }
     }
+}
+
+/// What has come, up to [`TAKE`]. A thread that is gone without having been told to end has panicked.
+fn taken<T>(answers: &Receiver<T>, thread: &str) -> Result<Vec<T>, Error> {
+    let mut taken = Vec::new();
+    while taken.len() < TAKE {
+        match answers.try_recv() {
+            Ok(answer) => taken.push(answer),
+            Err(TryRecvError::Empty) => break,
+            Err(TryRecvError::Disconnected) if !taken.is_empty() => break,
+            Err(TryRecvError::Disconnected) => {
+                return Err(Error::Bug(Detail::new(format!("the worker's thread '{thread}' has ended"))));
+            }
+        }
+    }
+    Ok(taken)
 }

@@ -182,8 +182,13 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         let dropped = self.outbox.forget(partition);
         self.summary.refused += dropped as u64;
         self.failures.retain(|ticket, _| ticket.partition != partition);
-        // Kept for its last commit if it is being closed.
-        if self.ownership.holding(partition, tenure) != Some(Holding::Closing) {
+        if self.ownership.holding(partition, tenure) == Some(Holding::Closing) {
+            // The drain's bound is over. Kept for its last commit.
+            for run in self.running.iter_mut().filter(|(t, _)| t.partition == partition && t.tenure == tenure) {
+                run.1.cut_short = true;
+                self.summary.cut_short.push(run.1.job.id.clone());
+            }
+        } else {
             self.tenancies.remove(&partition);
         }
     }

@@ -23,12 +23,14 @@ pub(super) struct Run {
     pub(super) attempt: Attempt,
     since: BootTime,
     told_overdue: bool,
+    /// It is in the summary already.
+    pub(super) cut_short: bool,
 }
 
 impl Run {
     /// A job that had ended, whose effect then failed.
     pub(super) fn again<S: FencedStore>(job: &JobWrite<S>) -> Self {
-        Self { job: Arc::clone(&job.job), attempt: job.attempt, since: BootTime::ZERO, told_overdue: true }
+        Self { job: Arc::clone(&job.job), attempt: job.attempt, since: BootTime::ZERO, told_overdue: true, cut_short: false }
     }
 }
 
@@ -78,7 +80,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             let deaths = self.tenancies.get(&ticket.partition).and_then(|t| t.deaths(ticket.offset));
             let failures = self.failures.get(&ticket).copied().unwrap_or(0);
             let attempt = Attempt(1 + failures + deaths.unwrap_or(0));
-            self.running.insert(ticket, Run { job, attempt, since: now, told_overdue: false });
+            self.running.insert(ticket, Run { job, attempt, since: now, told_overdue: false, cut_short: false });
             match deaths {
                 None => self.run_job(ticket),
                 Some(0) => to_record.entry(ticket.partition).or_default().push(ticket),

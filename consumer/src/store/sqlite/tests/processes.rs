@@ -42,7 +42,7 @@ fn a_worker_process_writes_until_it_is_fenced() {
     loop {
         let offsets = || (next..next + 5).filter(|&offset| !claimed.done.contains(offset));
         let jobs = offsets().map(|offset| counted(offset, stop_at.as_deref())).collect();
-        let mut batch = [PartitionWrite { fence: fence.clone(), jobs, watermark: Offset(next), resumed: vec![] }];
+        let mut batch = [PartitionWrite { fence: fence.clone(), jobs, quarantined: vec![], watermark: Offset(next), resumed: vec![] }];
         if again(|| session.write(&mut batch))[0].jobs.is_err() {
             return;
         }

@@ -1,0 +1,104 @@
+//! Arguments of `keylane work`.
+
+use std::{ffi::OsString, time::Duration};
+
+use clap::{Args, ValueEnum};
+
+use super::units::{bytes, duration};
+
+/// What runs the jobs when no program is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Builtin {
+    /// Print each job as one JSON line on standard output, then it is done
+    Print,
+    /// Do nothing; each job is done at once
+    Discard,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  keylane work --exec python3 handler.py
+  keylane work --until-empty --concurrency 4 --exec ./resize-image
+  keylane work --builtin print --until-empty | jq .key
+
+The program is started once for each job that runs at a time and kept; it gets one JSON line a job and answers one:
+docs/handlers.md. SIGTERM or Ctrl-C: take nothing new, finish what runs, give the partitions back, exit 0. A second one:
+end at once; what was running runs again on the next owner.";
+
+/// Arguments of `work`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct WorkArgs {
+    /// The program that runs the jobs, with its arguments: comes last; one quoted text is split as a shell would
+    #[arg(long, env = "KEYLANE_EXEC", hide_env_values = true, value_name = "PROGRAM [ARG]...", num_args = 1..)]
+    #[arg(allow_hyphen_values = true, required_unless_present = "builtin", help_heading = "Running jobs")]
+    pub(crate) exec: Vec<OsString>,
+
+    /// Instead of a program: print or discard every job
+    #[arg(long, env = "KEYLANE_BUILTIN", hide_env_values = true, value_enum, conflicts_with = "exec")]
+    #[arg(help_heading = "Running jobs")]
+    pub(crate) builtin: Option<Builtin>,
+
+    /// Jobs that run at once, each of another key: as many programs are started
+    #[arg(long, env = "KEYLANE_CONCURRENCY", hide_env_values = true, value_name = "N", default_value_t = 16)]
+    #[arg(help_heading = "Running jobs", value_parser = at_least_one)]
+    pub(crate) concurrency: usize,
+
+    /// A try that takes longer has failed, and its program is killed
+    #[arg(long, env = "KEYLANE_JOB_TIMEOUT", hide_env_values = true, value_name = "TIME", default_value = "30s")]
+    #[arg(help_heading = "Running jobs", value_parser = duration)]
+    pub(crate) job_timeout: Duration,
+
+    /// The longest answer line of a program
+    #[arg(long, env = "KEYLANE_ANSWER_LIMIT", hide_env_values = true, value_name = "SIZE", default_value = "1MiB")]
+    #[arg(help_heading = "Running jobs", value_parser = bytes)]
+    pub(crate) answer_limit: u64,
+
+    /// Tries of a job in all; after the last its key stops until 'keylane retry'
+    #[arg(long, env = "KEYLANE_ATTEMPTS", hide_env_values = true, value_name = "N", default_value_t = 5)]
+    #[arg(help_heading = "When a try fails", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) attempts: u32,
+
+    /// Longest wait before the second try; doubles with each further one, spread at random
+    #[arg(long, env = "KEYLANE_RETRY_FIRST", hide_env_values = true, value_name = "TIME", default_value = "1s")]
+    #[arg(help_heading = "When a try fails", value_parser = duration)]
+    pub(crate) retry_first: Duration,
+
+    /// No wait is longer, whatever the program asks for
+    #[arg(long, env = "KEYLANE_RETRY_LONGEST", hide_env_values = true, value_name = "TIME", default_value = "5m")]
+    #[arg(help_heading = "When a try fails", value_parser = duration)]
+    pub(crate) retry_longest: Duration,
+
+    /// The worker's name for people [default: host-pid]
+    #[arg(long, env = "KEYLANE_WORKER_NAME", hide_env_values = true, value_name = "NAME", help_heading = "The worker")]
+    pub(crate) name: Option<String>,
+
+    /// End with 0 when every job of the queue is finished; with 1 if only stopped keys are left
+    #[arg(long, env = "KEYLANE_UNTIL_EMPTY", hide_env_values = true, help_heading = "The worker")]
+    #[arg(value_parser = clap::builder::FalseyValueParser::new())]
+    pub(crate) until_empty: bool,
+
+    /// A worker that is silent for this long loses its partitions
+    #[arg(long, env = "KEYLANE_SESSION_TIMEOUT", hide_env_values = true, value_name = "TIME", default_value = "15s")]
+    #[arg(help_heading = "The worker", value_parser = duration)]
+    pub(crate) session_timeout: Duration,
+
+    /// How long running jobs may go on when a partition is asked back or the worker ends
+    #[arg(long, env = "KEYLANE_DRAIN_TIMEOUT", hide_env_values = true, value_name = "TIME", default_value = "30s")]
+    #[arg(help_heading = "The worker", value_parser = duration)]
+    pub(crate) drain_timeout: Duration,
+
+    /// Jobs held in memory for each partition; the rest waits on the log
+    #[arg(long, env = "KEYLANE_BUFFER_JOBS", hide_env_values = true, value_name = "N", default_value_t = 2_000)]
+    #[arg(help_heading = "The worker", value_parser = at_least_one)]
+    pub(crate) buffer_jobs: usize,
+
+    /// Bytes held in memory for each partition
+    #[arg(long, env = "KEYLANE_BUFFER_BYTES", hide_env_values = true, value_name = "SIZE", default_value = "8MiB")]
+    #[arg(help_heading = "The worker", value_parser = bytes)]
+    pub(crate) buffer_bytes: u64,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|&n| n > 0).ok_or_else(|| "a whole number from 1".to_owned())
+}

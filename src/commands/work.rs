@@ -1,0 +1,161 @@
+//! `keylane work`: a worker until it is told to end, or the queue is empty.
+//!
+//! - [`settings`]: what the flags say
+//! - [`builtin`]: handlers that need no program
+//! - [`news`]: what the worker tells, for people and programs
+//! - [`housekeeping`]: old records leave the embedded log
+
+mod builtin;
+mod housekeeping;
+pub(crate) mod news;
+mod settings;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use keylane_consumer::{
+    Handler, Parts, Summary, Worker, WorkerHandle, WorkerSettings,
+    clock::Clock,
+    group::local::{LocalGroup, LocalGroupSettings},
+    handler::child::ChildHandler,
+    store::sqlite::SqliteStore,
+};
+use keylane_producer::Log;
+use serde::Serialize;
+
+use self::news::Reporter;
+use super::queue::missing;
+use crate::{
+    broker,
+    cli::{BrokerUrl, Builtin, Global, StoreUrl, WorkArgs},
+    exit::{Code, Failure},
+    output::{Output, counted},
+};
+
+pub(crate) fn run(args: &WorkArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
+    let settings = settings::from_flags(args)?;
+    let reporter = Reporter::new(global, &settings.name);
+    let summary = match args.builtin {
+        Some(Builtin::Print) => work(builtin::Print, settings, global, reporter)?,
+        Some(Builtin::Discard) => work(builtin::Discard, settings, global, reporter)?,
+        None => {
+            let handler = ChildHandler::new(settings::child(args)?)?;
+            // A program that is not there is found before the group waits for this worker.
+            handler.check()?;
+            work(handler, settings, global, reporter)?
+        }
+    };
+    tell(&summary, global, output)?;
+    Ok(if summary.clean && summary.keys_left == 0 { Code::Done } else { Code::Failed })
+}
+
+/// Opens everything and runs a worker; signals end it.
+pub(crate) fn work<H: Handler<SqliteStore>>(
+    handler: H,
+    settings: WorkerSettings,
+    global: &Global,
+    reporter: Reporter,
+) -> Result<Summary, Failure> {
+    let worker = assemble(handler, settings, global)?;
+    end_on_signals(worker.handle())?;
+    housekeeping::begin(global)?;
+    Ok(worker.run(move |notice| reporter.tell(&notice))?)
+}
+
+/// A worker on what the URLs name.
+pub(crate) fn assemble<H: Handler<SqliteStore>>(
+    handler: H,
+    settings: WorkerSettings,
+    global: &Global,
+) -> Result<Worker<SqliteStore, H>, Failure> {
+    let mut log = broker::open(global)?;
+    let queue = log.describe(&global.queue).map_err(|error| missing(error, global, &global.queue))?.identity;
+    let (BrokerUrl::Sqlite(broker), StoreUrl::Sqlite(store)) = (&global.broker, global.store());
+    let group = LocalGroupSettings {
+        worker: settings.name.clone(),
+        session_timeout: settings.ownership.session,
+        rebalance_timeout: settings.ownership.drain + settings.ownership.session,
+        ..LocalGroupSettings::default()
+    };
+    let clock = Clock::boot();
+    let parts = Parts {
+        group: Box::new(LocalGroup::open(broker, &queue, &global.group, clock.clone(), group)?),
+        group_name: global.group.clone(),
+        queue,
+        log: Box::new(log),
+        store: SqliteStore::without(store, settings.guards),
+        handler,
+        clock,
+    };
+    Ok(Worker::new(settings, parts)?)
+}
+
+/// The first SIGTERM or SIGINT drains, the second ends at once.
+fn end_on_signals(worker: WorkerHandle) -> Result<(), Failure> {
+    use signal_hook::{
+        consts::{SIGINT, SIGTERM},
+        iterator::Signals,
+    };
+    let failed = |e: &std::io::Error| Failure::new(Code::Bug, "cannot listen to signals").because(e);
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|e| failed(&e))?;
+    let seen = Arc::new(AtomicUsize::new(0));
+    let listen = move || {
+        for _ in signals.forever() {
+            if seen.fetch_add(1, Ordering::SeqCst) == 0 { worker.end() } else { worker.force() }
+        }
+    };
+    std::thread::Builder::new().name("keylane-signals".into()).spawn(listen).map_err(|e| failed(&e))?;
+    Ok(())
+}
+
+/// The summary as `-o json` shows it.
+#[derive(Serialize)]
+struct Ended<'a> {
+    event: &'static str,
+    clean: bool,
+    applied: u64,
+    retried: u64,
+    refused: u64,
+    keys_stopped: u64,
+    keys_left: u64,
+    cut_short: Vec<&'a str>,
+}
+
+fn tell(summary: &Summary, global: &Global, output: &mut Output) -> Result<(), Failure> {
+    let cut_short: Vec<_> = summary.cut_short.iter().map(keylane_producer::JobId::as_str).collect();
+    if output.is_json() {
+        return output.json(&Ended {
+            event: "ended",
+            clean: summary.clean,
+            applied: summary.applied,
+            retried: summary.retried,
+            refused: summary.refused,
+            keys_stopped: summary.stopped,
+            keys_left: summary.keys_left,
+            cut_short,
+        });
+    }
+    if global.quiet {
+        return Ok(());
+    }
+    let mut text = format!("{} applied", counted(summary.applied, "job"));
+    for (count, what) in [(summary.retried, "tried again"), (summary.refused, "refused after their partition was lost")] {
+        if count > 0 {
+            text.push_str(&format!(", {} {what}", counted(count, "job")));
+        }
+    }
+    if summary.keys_left > 0 {
+        let keys = counted(summary.keys_left, "key");
+        text.push_str(&format!(", {keys} stopped: see 'keylane status', then 'keylane retry KEY'"));
+    }
+    if !cut_short.is_empty() {
+        text.push_str(&format!(
+            ", {} cut short, to run again on the next owner: {}",
+            counted(cut_short.len() as u64, "job"),
+            cut_short.join(" ")
+        ));
+    }
+    output.line(&text)
+}

@@ -1,0 +1,28 @@
+//! Handlers that need no program: for trying things out, and for measuring.
+
+use std::io::Write;
+
+use keylane_consumer::{Handler, JobContext, Outcome, handler::child, store::sqlite::SqliteStore};
+
+/// Prints each job as a program would get it.
+pub(super) struct Print;
+
+/// Does nothing.
+pub(super) struct Discard;
+
+impl Handler<SqliteStore> for Print {
+    async fn run(&self, job: JobContext) -> Outcome<SqliteStore> {
+        let line = child::job_line(&job, None);
+        let mut stdout = std::io::stdout().lock();
+        match stdout.write_all(&line).and_then(|()| stdout.flush()) {
+            Ok(()) => Outcome::done(),
+            Err(error) => Outcome::retry(format!("cannot print: {error}")),
+        }
+    }
+}
+
+impl Handler<SqliteStore> for Discard {
+    async fn run(&self, _: JobContext) -> Outcome<SqliteStore> {
+        Outcome::done()
+    }
+}

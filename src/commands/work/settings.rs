@@ -1,0 +1,76 @@
+//! From flags to settings.
+
+use std::ffi::OsString;
+
+use keylane_consumer::{WorkerSettings, handler::child::ChildSettings};
+
+use crate::{
+    cli::WorkArgs,
+    exit::{Code, Failure},
+};
+
+pub(super) fn from_flags(args: &WorkArgs) -> Result<WorkerSettings, Failure> {
+    let name = args.name.clone().unwrap_or_else(default_name);
+    let mut settings = WorkerSettings::named(&name);
+    settings.lanes.running = args.concurrency;
+    settings.lanes.held_jobs = args.buffer_jobs;
+    settings.lanes.held_bytes = usize::try_from(args.buffer_bytes).unwrap_or(usize::MAX);
+    settings.lanes.known_jobs = settings.lanes.known_jobs.max(args.buffer_jobs);
+    settings.retry.attempts = args.attempts;
+    settings.retry.first = args.retry_first;
+    settings.retry.longest = args.retry_longest;
+    settings.job_limit = args.job_timeout;
+    settings.ownership.session = args.session_timeout;
+    settings.ownership.drain = args.drain_timeout;
+    // A short session leaves room for three proofs and the margin.
+    settings.prove_every = settings.prove_every.min(args.session_timeout / 6);
+    settings.ownership.margin = settings.ownership.margin.min(args.session_timeout / 6);
+    settings.poll_limit = settings.poll_limit.min(args.session_timeout / 2);
+    settings.until_empty = args.until_empty;
+    settings.check()?;
+    Ok(settings)
+}
+
+pub(super) fn child(args: &WorkArgs) -> Result<ChildSettings, Failure> {
+    let mut child = ChildSettings::new(command(&args.exec)?, args.job_timeout);
+    child.answer_cap = usize::try_from(args.answer_limit).unwrap_or(usize::MAX);
+    Ok(child)
+}
+
+/// The words of the command. One text with spaces is split as a shell would, unless it is a program's path.
+fn command(exec: &[OsString]) -> Result<Vec<OsString>, Failure> {
+    let [one] = exec else { return Ok(exec.to_vec()) };
+    let Some(text) = one.to_str().filter(|t| t.contains(char::is_whitespace) && !std::path::Path::new(t).exists())
+    else {
+        return Ok(exec.to_vec());
+    };
+    let words = shlex::split(text).filter(|words| !words.is_empty());
+    let words = words.ok_or_else(|| {
+        Failure::new(Code::BadInput, format!("the command {text:?} cannot be split: a quote is open, or it is empty"))
+            .remedy("close the quotes, or give program and arguments as separate words")
+    })?;
+    Ok(words.into_iter().map(OsString::from).collect())
+}
+
+fn default_name() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host: String = host.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')).collect();
+    format!("{}-{}", if host.is_empty() { "worker" } else { &host }, std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(exec: &[&str]) -> Vec<OsString> {
+        command(&exec.iter().map(OsString::from).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn one_quoted_text_is_split_and_separate_words_are_kept() {
+        assert_eq!(words(&["python3 handler.py 'a b'"]), ["python3", "handler.py", "a b"]);
+        assert_eq!(words(&["python3", "handler.py", "a b"]), ["python3", "handler.py", "a b"]);
+        assert_eq!(words(&["cat"]), ["cat"]);
+        assert!(command(&["sh -c 'open".into()]).is_err());
+    }
+}
