@@ -7,6 +7,7 @@ mod enqueue;
 mod queue;
 mod units;
 mod url;
+mod work;
 
 use std::io;
 
@@ -24,6 +25,7 @@ pub(crate) use enqueue::{EnqueueArgs, InputFormat};
 pub(crate) use queue::{CreateArgs, DescribeArgs, QueueArgs, QueueCommand};
 pub(crate) use units::{bytes_text, duration_text};
 pub(crate) use url::{BrokerUrl, StoreUrl};
+pub(crate) use work::{Builtin, WorkArgs};
 
 /// What `--broker` is if nobody says anything.
 pub(crate) const DEFAULT_BROKER: &str = "sqlite:keylane.db";
@@ -33,6 +35,7 @@ const COMMANDS_HELP: &str = "\
 Queues and jobs:
   queue        Create, describe and list queues
   enqueue      Put jobs on a queue: a file, standard input, or one job
+  work         Run jobs, one at a time a key, and write results under the fence
 
 This program:
   completions  Print a shell's completion script
@@ -69,6 +72,8 @@ pub(crate) enum Command {
     Enqueue(Box<EnqueueArgs>),
     /// Create, describe and list queues
     Queue(QueueArgs),
+    /// Run jobs: own partitions, call a program for each job, write its result under the fence
+    Work(Box<WorkArgs>),
     /// Print a shell's completion script
     #[command(after_help = "Example:\n  keylane completions bash > ~/.local/share/bash-completion/completions/keylane")]
     Completions(CompletionsArgs),

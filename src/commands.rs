@@ -3,3 +3,4 @@
 pub(crate) mod completions;
 pub(crate) mod enqueue;
 pub(crate) mod queue;
+pub(crate) mod work;

@@ -7,6 +7,7 @@ mod exit;
 mod input;
 mod output;
 mod telemetry;
+mod time;
 
 use std::process::ExitCode;
 
@@ -19,6 +20,8 @@ use crate::{
 };
 
 fn main() -> ExitCode {
+    // This program is also the process that ends a worker's children if the worker dies.
+    keylane_consumer::handler::child::guard::serve_if_asked();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return exit::usage(&error, cli::style_of_usage_errors()),
@@ -33,6 +36,7 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
     let code = match &cli.command {
         Command::Enqueue(args) => commands::enqueue::run(args, global, &mut output),
         Command::Queue(args) => commands::queue::run(args, global, &mut output),
+        Command::Work(args) => commands::work::run(args, global, &mut output),
         Command::Completions(args) => commands::completions::run(args, &mut output),
     }?;
     output.flush()?;

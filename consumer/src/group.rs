@@ -91,6 +91,9 @@ pub enum GroupEvent {
     Records {
         /// Whose.
         partition: Partition,
+        /// Where this page begins: everything from here to `position` was delivered or does not exist. A desk that stands
+        /// elsewhere (a resume that was overtaken by a new assignment) can tell, and takes nothing for a hole.
+        from: Offset,
         /// Perhaps empty, if only the position moved (offsets may have gaps).
         records: Vec<StoredRecord>,
         /// Everything below it was delivered or does not exist.

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &WorkArgs, global: &Global, output: &mut Output) -> Resu
     let settings = settings::from_flags(args)?;
     let reporter = Reporter::new(global, &settings.name);
     let summary = match args.builtin {
-        Some(Builtin::Print) => work(builtin::Print, settings, global, reporter)?,
+        Some(Builtin::Print) => work(builtin::Print { limit: settings.job_limit }, settings, global, reporter)?,
         Some(Builtin::Discard) => work(builtin::Discard, settings, global, reporter)?,
         None => {
             let handler = ChildHandler::new(settings::child(args)?)?;

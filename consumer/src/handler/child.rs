@@ -19,13 +19,16 @@ use crate::{
     store::FencedStore,
 };
 
+/// A job as a child gets it: one JSON line, the newline included. `limit` is the time that it has.
+pub use line::job_line;
+
 pub mod guard;
 mod line;
 mod pool;
 mod process;
 
 use guard::Guard;
-use line::{Answer, job_line, read_answer};
+use line::{Answer, read_answer};
 use pool::Pool;
 use process::Failure;
 

@@ -1,18 +1,21 @@
 //! Handlers that need no program: for trying things out, and for measuring.
 
-use std::io::Write;
+use std::{io::Write, time::Duration};
 
 use keylane_consumer::{Handler, JobContext, Outcome, handler::child, store::sqlite::SqliteStore};
 
 /// Prints each job as a program would get it.
-pub(super) struct Print;
+pub(super) struct Print {
+    /// The time that a program would have.
+    pub(super) limit: Duration,
+}
 
 /// Does nothing.
 pub(super) struct Discard;
 
 impl Handler<SqliteStore> for Print {
     async fn run(&self, job: JobContext) -> Outcome<SqliteStore> {
-        let line = child::job_line(&job, None);
+        let line = child::job_line(&job, self.limit);
         let mut stdout = std::io::stdout().lock();
         match stdout.write_all(&line).and_then(|()| stdout.flush()) {
             Ok(()) => Outcome::done(),

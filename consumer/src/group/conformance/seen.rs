@@ -57,9 +57,9 @@ impl Seen {
             }
             GroupEvent::Revoking(partitions) => self.members[member].revoking.extend(partitions),
             GroupEvent::Lost(partitions) => self.lost(member, &partitions),
-            GroupEvent::Records { partition, records, position, end } => {
+            GroupEvent::Records { partition, from, records, position, end } => {
                 let offsets: Vec<Offset> = records.iter().map(|r| r.offset).collect();
-                if let Err(why) = self.members[member].fetched(partition, &offsets, position, end) {
+                if let Err(why) = self.members[member].fetched(partition, from, &offsets, position, end) {
                     self.broken.push(format!("member {member}, partition {partition}: {why}"));
                 }
             }
@@ -127,9 +127,12 @@ impl Member {
         }
     }
 
-    fn fetched(&mut self, p: Partition, offsets: &[Offset], position: Offset, end: Offset) -> Result<(), &'static str> {
+    fn fetched(&mut self, p: Partition, from: Offset, offsets: &[Offset], position: Offset, end: Offset) -> Result<(), &'static str> {
         let held = self.holds.get_mut(&p).ok_or("records came after it was released or lost")?;
         let next = held.next.ok_or("records came before it was resumed")?;
+        if from > next {
+            return Err("a page began beyond the end of the one before: records may be missing");
+        }
         let ordered = offsets.windows(2).all(|pair| pair[0] < pair[1]);
         if !ordered || offsets.first().is_some_and(|&first| first < next) {
             return Err("records came out of order, or below where it was resumed");
@@ -166,6 +169,7 @@ mod tests {
         let record = Record { key: None, value: Some(Bytes::new()), headers: Vec::new(), timestamp: Timestamp(0) };
         GroupEvent::Records {
             partition: P,
+            from: Offset(offsets.first().copied().unwrap_or(0)),
             records: offsets.iter().map(|&o| StoredRecord { offset: Offset(o), record: record.clone() }).collect(),
             position: Offset(offsets.iter().max().map_or(0, |o| o + 1)),
             end: Offset(10),

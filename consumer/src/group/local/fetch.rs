@@ -81,11 +81,11 @@ impl Fetch {
                 records: left.records.min(self.limits.partition.records),
                 bytes: left.bytes.min(self.limits.partition.bytes),
             };
-            let Some((page, end)) = self.read(partition, limit)? else { continue };
+            let Some((from, page, end)) = self.read(partition, limit)? else { continue };
             left.records -= page.records.len().min(left.records);
             left.bytes = left.bytes.saturating_sub(page.records.iter().map(size).sum());
             self.turn = Partition(partition.0 + 1);
-            sink(GroupEvent::Records { partition, records: page.records, position: page.next, end });
+            sink(GroupEvent::Records { partition, from, records: page.records, position: page.next, end });
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Fetch {
         from.chain(before).filter_map(behind).collect()
     }
 
-    fn read(&mut self, partition: Partition, limit: ReadLimit) -> Result<Option<(Page, Offset)>, Error> {
+    fn read(&mut self, partition: Partition, limit: ReadLimit) -> Result<Option<(Offset, Page, Offset)>, Error> {
         let Some(position) = self.resumed.get_mut(&partition) else { return Ok(None) };
         if position.end == Offset(u64::MAX) {
             position.end = self.log.bounds(&self.queue, partition)?.end;
@@ -108,9 +108,9 @@ impl Fetch {
             position.end = position.next;
             return Ok(None);
         }
-        position.next = page.next;
+        let from = std::mem::replace(&mut position.next, page.next);
         position.end = position.end.max(page.next);
-        Ok(Some((page, position.end)))
+        Ok(Some((from, page, position.end)))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::handler::JobContext;
 const SEEN_LIMIT: usize = 200;
 
 /// The line for this run of a job, newline included.
-pub(super) fn job_line(context: &JobContext, limit: Duration) -> Vec<u8> {
+pub fn job_line(context: &JobContext, limit: Duration) -> Vec<u8> {
     let job = &context.job;
     let wire = WireJob {
         id: job.id.as_str(),

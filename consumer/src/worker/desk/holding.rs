@@ -55,8 +55,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 self.carry_out(actions);
             }
             GroupEvent::Lost(partitions) => self.lost(&partitions),
-            GroupEvent::Records { partition, records, position, end } => {
-                self.records(partition, records, position, end);
+            GroupEvent::Records { partition, from, records, position, end } => {
+                self.records(partition, from, records, position, end);
             }
             GroupEvent::Left => self.left = true,
         }

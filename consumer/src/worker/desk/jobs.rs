@@ -35,8 +35,12 @@ impl Run {
 }
 
 impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
-    pub(super) fn records(&mut self, partition: Partition, records: Vec<StoredRecord>, position: Offset, end: Offset) {
+    pub(super) fn records(&mut self, partition: Partition, from: Offset, records: Vec<StoredRecord>, position: Offset, end: Offset) {
         let Some(tenancy) = self.tenancies.get_mut(&partition) else { return };
+        if from > tenancy.watermark.position() {
+            // Of a resume that an earlier tenure asked for: what lies between was not seen here.
+            return self.control.resume(partition, tenancy.watermark.position());
+        }
         tenancy.end = tenancy.end.max(end);
         let tenure = tenancy.tenure;
         for StoredRecord { offset, record } in records {
