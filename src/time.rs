@@ -17,7 +17,7 @@ pub(crate) fn clock(time: Timestamp) -> String {
 
 fn format(time: Timestamp, pattern: &str, zone: TimeZone) -> String {
     let instant = Instant::from_millisecond(time.0).unwrap_or(Instant::UNIX_EPOCH);
-    instant.to_zoned(zone).strftime(pattern).to_string()
+    instant.to_zoned_datetime(zone).strftime(pattern).to_string()
 }
 
 /// In the largest fitting unit, two figures: `4 ms`, `1.8 s`, `6 min`.
@@ -58,7 +58,10 @@ mod tests {
     #[test]
     fn durations_and_ranges_are_short() {
         let text = |ms| short(Duration::from_millis(ms));
-        assert_eq!([text(0), text(4), text(1_840), text(59_000), text(400_000)], ["under 1 ms", "4 ms", "1.8 s", "59 s", "7 min"]);
+        assert_eq!(
+            [text(0), text(4), text(1_840), text(59_000), text(400_000)],
+            ["under 1 ms", "4 ms", "1.8 s", "59 s", "7 min"]
+        );
         assert_eq!(ranges(&[0, 1, 2, 7, 9, 10]), "0-2, 7, 9, 10");
         assert_eq!(rfc3339(Timestamp(1_764_597_750_120)), "2025-12-01T14:02:30.120Z");
     }

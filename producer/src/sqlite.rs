@@ -7,7 +7,7 @@
 
 use std::{fs::File, io::Read, path::Path, time::Duration};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
 use crate::error::{Detail, Error};
 
@@ -167,6 +167,9 @@ fn set_up(connection: &mut Connection, purpose: Purpose, patience: Patience) -> 
         "PRAGMA synchronous=FULL; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-16000; \
          PRAGMA journal_size_limit=67108864; PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES};"
     ))?;
+    // Else SQLite looks at the values bound to a prepared statement and prepares it again when they change: a third of
+    // the time of a fenced write.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
 }

@@ -141,7 +141,8 @@ fn tell(summary: &Summary, global: &Global, output: &mut Output) -> Result<(), F
         return Ok(());
     }
     let mut text = format!("{} applied", counted(summary.applied, "job"));
-    for (count, what) in [(summary.retried, "tried again"), (summary.refused, "refused after their partition was lost")] {
+    for (count, what) in [(summary.retried, "tried again"), (summary.refused, "refused after their partition was lost")]
+    {
         if count > 0 {
             text.push_str(&format!(", {} {what}", counted(count, "job")));
         }

@@ -51,7 +51,6 @@ pub(crate) enum Answer {
 
 /// What is left to do in a partition, as group, log and store tell.
 pub(crate) struct Remaining {
-    pub(crate) partition: Partition,
     /// Whether the group committed up to the end of the log.
     pub(crate) finished: bool,
     /// Keys that stand still.
@@ -123,9 +122,9 @@ impl<S: FencedStore> Clerk<S> {
         all.into_iter()
             .map(|partition| {
                 let bounds = self.log.bounds(&self.queue, partition)?;
-                let done = committed.get(&partition).copied().flatten().unwrap_or(Offset(0));
-                let finished = done >= bounds.end || bounds.start == bounds.end;
-                Ok(Remaining { partition, finished, stopped: stopped(partition) })
+                let done = committed.get(&partition).copied().flatten().unwrap_or(bounds.start);
+                let finished = done.max(bounds.start) >= bounds.end;
+                Ok(Remaining { finished, stopped: stopped(partition) })
             })
             .collect()
     }

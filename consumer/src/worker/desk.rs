@@ -30,7 +30,7 @@ use crate::{
     handler::Handler,
     lanes::{Lanes, Ticket},
     notice::Notice,
-    ownership::{Action, Ownership},
+    ownership::{Action, Holding, Ownership},
     store::FencedStore,
     worker::{
         Office, Request, Summary, WorkerSettings,
@@ -329,6 +329,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             && self.outbox.is_empty()
             && self.lanes.only_stopped_left()
             && self.tenancies.values().all(|t| t.watermark.position() >= t.end)
+            && self.ownership.holdings().all(|(_, _, holding)| holding != Holding::Claiming)
     }
 
     fn surveyed(&mut self, remaining: &[clerk::Remaining]) {

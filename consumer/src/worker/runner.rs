@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock::Clock,
     error::{Detail, Error},
-    fence::{Fence, Fenced},
+    fence::Fence,
     handler::{Handler, JobContext, Outcome},
     lanes::Ticket,
     store::FencedStore,
@@ -27,7 +27,7 @@ pub(crate) enum Ended<S: FencedStore> {
     /// Its partition is gone, or the worker ends: the future was dropped.
     Cancelled,
     /// It did not start: the fence said no.
-    Refused(Fenced),
+    Refused,
 }
 
 /// Runs jobs; each one's end comes once.
@@ -73,7 +73,7 @@ impl<S: FencedStore, H: Handler<S>> Runner<S, H> {
                         None => Ended::TooLong(limit),
                     }
                 }
-                Err(why) => Ended::Refused(why),
+                Err(_) => Ended::Refused,
             };
             let _ = ended.send((ticket, end)); // nobody listens: the worker ended by force
         };

@@ -66,7 +66,10 @@ fn in_words(notice: &Notice) -> (Tone, String) {
         }
         Notice::TookOver { partition, after, clean: false } => (
             Good,
-            format!("holds partition {partition}, claimed in {}; its last owner did not hand it over", time::short(*after)),
+            format!(
+                "holds partition {partition}, claimed in {}; its last owner did not hand it over",
+                time::short(*after)
+            ),
         ),
         Notice::Draining(p) => (Plain, format!("asked for {} back: finishing what runs", list(p))),
         Notice::Released { partition, clean: true } => (Plain, format!("gave back partition {partition}")),
@@ -84,7 +87,10 @@ fn in_words(notice: &Notice) -> (Tone, String) {
         ),
         Notice::WriteRefused { partition, jobs } => (
             Bad,
-            format!("the store refused {} of partition {partition}: it has a newer owner", counted(*jobs as u64, "finished job")),
+            format!(
+                "the store refused {} of partition {partition}: it has a newer owner",
+                counted(*jobs as u64, "finished job")
+            ),
         ),
         Notice::LateResultDropped { partition } => {
             (Plain, format!("dropped a job of partition {partition} that ended after the partition was lost"))

@@ -127,7 +127,14 @@ impl Member {
         }
     }
 
-    fn fetched(&mut self, p: Partition, from: Offset, offsets: &[Offset], position: Offset, end: Offset) -> Result<(), &'static str> {
+    fn fetched(
+        &mut self,
+        p: Partition,
+        from: Offset,
+        offsets: &[Offset],
+        position: Offset,
+        end: Offset,
+    ) -> Result<(), &'static str> {
         let held = self.holds.get_mut(&p).ok_or("records came after it was released or lost")?;
         let next = held.next.ok_or("records came before it was resumed")?;
         if from > next {

@@ -30,12 +30,25 @@ pub(super) struct Run {
 impl Run {
     /// A job that had ended, whose effect then failed.
     pub(super) fn again<S: FencedStore>(job: &JobWrite<S>) -> Self {
-        Self { job: Arc::clone(&job.job), attempt: job.attempt, since: BootTime::ZERO, told_overdue: true, cut_short: false }
+        Self {
+            job: Arc::clone(&job.job),
+            attempt: job.attempt,
+            since: BootTime::ZERO,
+            told_overdue: true,
+            cut_short: false,
+        }
     }
 }
 
 impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
-    pub(super) fn records(&mut self, partition: Partition, from: Offset, records: Vec<StoredRecord>, position: Offset, end: Offset) {
+    pub(super) fn records(
+        &mut self,
+        partition: Partition,
+        from: Offset,
+        records: Vec<StoredRecord>,
+        position: Offset,
+        end: Offset,
+    ) {
         let Some(tenancy) = self.tenancies.get_mut(&partition) else { return };
         if from > tenancy.watermark.position() {
             // Of a resume that an earlier tenure asked for: what lies between was not seen here.
@@ -167,7 +180,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     }
 
     pub(super) fn job_ended(&mut self, ticket: Ticket, end: Ended<S>) {
-        if matches!(end, Ended::Cancelled | Ended::Refused(_)) {
+        if matches!(end, Ended::Cancelled | Ended::Refused) {
             return self.unstart(ticket);
         }
         self.forget_suspect(ticket);
@@ -194,7 +207,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 let limit = self.settings.job_limit;
                 self.failed(ticket, format!("took {time:.1?}: the limit is {limit:?}"), None);
             }
-            Ended::Cancelled | Ended::Refused(_) => unreachable!("handled above"),
+            Ended::Cancelled | Ended::Refused => unreachable!("handled above"),
         }
     }
 
