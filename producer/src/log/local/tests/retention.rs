@@ -108,7 +108,7 @@ fn a_read_from_below_the_start_answers_from_the_start() {
     assert!(gone.is_empty());
 }
 
-/// A trace of every statement counts the transactions.
+/// A commit hook counts the transactions.
 #[test]
 fn much_expires_in_bounded_bites() {
     use std::sync::atomic::{AtomicUsize, Ordering};
