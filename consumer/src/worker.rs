@@ -144,7 +144,7 @@ impl<S: FencedStore, H: Handler<S>> Worker<S, H> {
             prover: {
                 let (control, clock) = (Arc::clone(&control), parts.clock.clone());
                 thread("prover", move |orders, answers| {
-                    prover::serve::<S>(&*control, closing, &clock, &orders, &answers)
+                    prover::serve::<S>(&*control, closing, &clock, &orders, &answers);
                 })?
             },
             requests: requests.1,

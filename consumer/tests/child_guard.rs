@@ -1,6 +1,8 @@
 //! A program that calls `serve_if_asked` first thing in `main` needs nothing else for its handler's children to die with
 //! it. This one starts itself as a worker, kills that, and looks for what is left.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
 use std::{
     fs,
     io::{BufRead, BufReader, Read},

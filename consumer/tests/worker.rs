@@ -1,5 +1,7 @@
 //! The whole worker on the embedded engine, in one process: records in, fenced effects out.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
 #[path = "worker/rig.rs"]
 mod rig;
 

@@ -185,7 +185,7 @@ impl World {
     fn offer(&mut self, partition: Partition, key: usize, size: usize) {
         let Some(p) = self.partitions.get_mut(&partition) else { return };
         // A few records come after a pause, as from a real group.
-        if p.paused && self.next_offset % 4 != 0 {
+        if p.paused && !self.next_offset.is_multiple_of(4) {
             return;
         }
         let offset = Offset(self.next_offset);
@@ -301,7 +301,7 @@ impl World {
             return Ok(());
         };
         // One in four answers misses some of the records.
-        let is_gone = |at: usize| gone % 4 == 0 && gone & (4 << at) != 0;
+        let is_gone = |at: usize| gone.is_multiple_of(4) && gone & (4 << at) != 0;
         let (absent, found): (Vec<_>, Vec<_>) = asked.iter().enumerate().partition(|(at, _)| is_gone(*at));
         let found = found.into_iter().map(|(_, &offset)| (offset, offset.0, self.sizes[&offset])).collect();
         let mut absent: Vec<_> = absent.into_iter().map(|(_, &offset)| offset).collect();
