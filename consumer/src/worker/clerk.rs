@@ -21,8 +21,8 @@ pub(crate) enum Order {
     Starting { fence: Arc<Fence>, tickets: Vec<Ticket> },
     /// Read these records again.
     Reread { partition: Partition, tenure: Tenure, key: JobKey, offsets: Vec<Offset> },
-    /// Look whether a person released a key of these partitions.
-    Look(Vec<Partition>),
+    /// Look whether a person released a key of these partitions; `anyway`: also if nothing changed since the last look.
+    Look { partitions: Vec<Partition>, anyway: bool },
     /// Look whether every job of the queue is finished.
     Survey,
 }
@@ -51,8 +51,11 @@ pub(crate) enum Answer {
 
 /// What is left to do in a partition, as group, log and store tell.
 pub(crate) struct Remaining {
+    pub(crate) partition: Partition,
     /// Whether the group committed up to the end of the log.
     pub(crate) finished: bool,
+    /// The end of the log.
+    pub(crate) end: Offset,
     /// Keys that stand still.
     pub(crate) stopped: usize,
 }
@@ -98,7 +101,7 @@ impl<S: FencedStore> Clerk<S> {
                 let outcome = self.log.read_at(&self.queue, partition, &offsets).map_err(Error::from);
                 Answer::Reread { partition, tenure, key, offsets, outcome }
             }
-            Order::Look(partitions) => Answer::Looked(self.look(&partitions)),
+            Order::Look { partitions, anyway } => Answer::Looked(self.look(&partitions, anyway)),
             Order::Survey => Answer::Surveyed(self.survey()),
         }
     }
@@ -109,8 +112,8 @@ impl<S: FencedStore> Clerk<S> {
         Ok((claimed, committed.get(&candidate.partition).copied().flatten()))
     }
 
-    fn look(&mut self, partitions: &[Partition]) -> Result<Vec<(Partition, StoppedKey)>, Error> {
-        if self.store.changed()? { self.store.released(partitions) } else { Ok(Vec::new()) }
+    fn look(&mut self, partitions: &[Partition], anyway: bool) -> Result<Vec<(Partition, StoppedKey)>, Error> {
+        if self.store.changed()? || anyway { self.store.released(partitions) } else { Ok(Vec::new()) }
     }
 
     fn survey(&mut self) -> Result<Vec<Remaining>, Error> {
@@ -124,7 +127,7 @@ impl<S: FencedStore> Clerk<S> {
                 let bounds = self.log.bounds(&self.queue, partition)?;
                 let done = committed.get(&partition).copied().flatten().unwrap_or(bounds.start);
                 let finished = done.max(bounds.start) >= bounds.end;
-                Ok(Remaining { finished, stopped: stopped(partition) })
+                Ok(Remaining { partition, finished, end: bounds.end, stopped: stopped(partition) })
             })
             .collect()
     }

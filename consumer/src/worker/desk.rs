@@ -26,7 +26,7 @@ use crate::{
     clock::{BootTime, Clock},
     error::{Detail, Error},
     fence::Lease,
-    group::GroupControl,
+    group::{GroupControl, GroupEvent},
     handler::Handler,
     lanes::{Lanes, Ticket},
     notice::Notice,
@@ -167,10 +167,25 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         }
         let running = self.running.values().filter(|run| !run.cut_short).map(|run| run.job.id.clone());
         self.summary.cut_short.extend(running);
-        outcome?;
+        if let Err(error) = outcome {
+            self.leave_at_once(mail);
+            return Err(error);
+        }
         self.summary.clean = self.left && self.summary.cut_short.is_empty();
         (self.notices)(Notice::Left);
         Ok(self.summary)
+    }
+
+    /// The worker cannot go on: others need not wait for its session to run out.
+    fn leave_at_once(&self, mail: &Mail<S>) {
+        self.control.leave();
+        let by = self.clock.now().plus(FORCED);
+        while self.clock.now() < by {
+            match mail.polled.recv_timeout(FORCED) {
+                Ok(Polled::Event(GroupEvent::Left)) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
     }
 
     fn work(&mut self, mail: &Mail<S>) -> Result<(), Error> {
@@ -307,7 +322,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         if now >= self.next_look {
             self.next_look = now.plus(self.settings.look_every);
             if self.tenancies.values().any(|t| !t.stopped.is_empty()) {
-                self.for_clerk.push_back(clerk::Order::Look(self.tenancies.keys().copied().collect()));
+                let partitions = self.tenancies.keys().copied().collect();
+                self.for_clerk.push_back(clerk::Order::Look { partitions, anyway: false });
             }
             if self.settings.until_empty && self.end_by.is_none() && !self.surveying && self.looks_empty() {
                 self.next_look = now.plus(SURVEY);
@@ -336,8 +352,10 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         self.surveying = false;
         let mut empty = self.looks_empty();
         for left in remaining {
-            // Not finished but standing at a stopped key: mine, as the lanes say, or another worker's to wait for.
-            empty &= left.finished || left.stopped > 0;
+            // Not finished but standing at a stopped key: mine, and read to its end, or another worker's to wait for.
+            let read = self.tenancies.get(&left.partition).is_none_or(|t| t.watermark.position() >= left.end);
+            let stands = left.stopped > 0 && read && self.ownership.membership().is_some();
+            empty &= left.finished || stands;
         }
         if empty && self.end_by.is_none() {
             self.summary.keys_left = remaining.iter().map(|left| left.stopped as u64).sum();

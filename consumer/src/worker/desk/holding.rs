@@ -1,6 +1,6 @@
 //! Carries out what [`crate::ownership`] decides.
 
-use std::{collections::HashSet, mem};
+use std::mem;
 
 use keylane_producer::Partition;
 
@@ -167,6 +167,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         for key in tenancy.stopped.keys() {
             self.lanes.stopped(partition, tenure, key.clone());
         }
+        // A key may have been released while nobody held the partition.
+        self.for_clerk.push_back(clerk::Order::Look { partitions: vec![partition], anyway: true });
         self.control.resume(partition, tenancy.watermark.position());
         self.tenancies.insert(partition, tenancy);
         let after = self.assigned_at.remove(&partition).map(|at| self.clock.now().since(at)).unwrap_or_default();
@@ -212,19 +214,21 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     }
 
     fn keys_released(&mut self, released: Vec<(Partition, crate::store::StoppedKey)>) {
-        let mut seen = HashSet::new();
         for (partition, row) in released {
             let Some(tenancy) = self.tenancies.get_mut(&partition) else { continue };
-            let known = tenancy.stopped.contains_key(&row.key) && seen.insert((partition, row.key.clone()));
-            if !known || !self.lanes.release(partition, tenancy.tenure, &row.key) {
+            let gone = (row.key.clone(), row.version);
+            if tenancy.resumed.contains(&gone) {
                 continue;
             }
-            tenancy.stopped.remove(&row.key);
-            tenancy.resumed.push((row.key.clone(), row.version));
+            tenancy.resumed.push(gone);
+            self.outbox.want(partition);
+            // Released while nobody held the partition: it was never stopped here, only its row has to go.
+            if tenancy.stopped.remove(&row.key).is_none() || !self.lanes.release(partition, tenancy.tenure, &row.key) {
+                continue;
+            }
             let mut stale = mem::take(&mut self.failures);
             stale.retain(|ticket, _| ticket.partition != partition || ticket.offset != row.offset);
             self.failures = stale;
-            self.outbox.want(partition);
             (self.notices)(Notice::KeyReleased { partition, key: row.key });
         }
         self.lane_actions();

@@ -52,7 +52,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     /// Queues the last acts of a partition.
     pub(super) fn close(&mut self, partition: Partition, tenure: Option<Tenure>, clean: bool) {
         let limit = self.settings.ownership.session;
-        let held = self.tenancies.remove(&partition).filter(|t| Some(t.tenure) == tenure);
+        let is_held = self.tenancies.get(&partition).is_some_and(|t| Some(t.tenure) == tenure);
+        let held = if is_held { self.tenancies.remove(&partition) } else { None };
         let closing = held.map(|tenancy| {
             tenancy.cancel.cancel();
             self.lanes.close(partition);
