@@ -9,6 +9,9 @@ use crate::{
     record::Record,
 };
 
+#[cfg(test)]
+mod tests;
+
 /// The log's word for one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
@@ -61,6 +64,9 @@ impl<L: Log> Enqueuer<L> {
         jobs: Vec<Job>,
         checkpoint: Option<&Checkpoint>,
     ) -> Result<Vec<(JobId, Receipt)>, AppendError> {
+        if let Some(cause) = jobs.iter().find_map(|job| job.check_payload().err()) {
+            return Err(AppendError { sent: vec![None; jobs.len()], rest_is_absent: true, cause });
+        }
         let ids: Vec<JobId> = jobs.iter().map(|job| job.id.clone()).collect();
         let records = jobs
             .into_iter()

@@ -10,13 +10,19 @@ use bytes::Bytes;
 
 use crate::error::{Detail, Error};
 
+#[cfg(test)]
+mod tests;
+
 /// Longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 1_024;
 /// Longest payload, in bytes. Key, headers and our own headers fit beside it below Kafka's default of
 /// 1,000,000 bytes a message, so a job never grows out of the log that accepted it.
 pub const MAX_PAYLOAD_BYTES: usize = 900 * 1_024;
-/// All header names and values of a job together, in bytes.
+/// All header names and values of a job together, in bytes. How many: [`MAX_HEADERS`].
 pub const MAX_HEADER_BYTES: usize = 32 * 1_024;
+/// Headers a job may have. Each costs some bytes of framing beside its name and value, which [`MAX_HEADER_BYTES`] does
+/// not count.
+pub const MAX_HEADERS: usize = 1_000;
 /// Header names that begin with this belong to Keylane.
 pub const RESERVED_HEADER_PREFIX: &str = "keylane-";
 
@@ -43,20 +49,27 @@ impl Job {
     /// # Errors
     /// [`Error::Invalid`] if the payload is longer than [`MAX_PAYLOAD_BYTES`].
     pub fn new(key: JobKey, payload: Option<Bytes>) -> Result<Self, Error> {
-        if let Some(length) = payload.as_ref().map(Bytes::len).filter(|&l| l > MAX_PAYLOAD_BYTES) {
-            return Err(Error::Invalid(
-                Detail::new(format!("payload has {length} bytes: the limit is {MAX_PAYLOAD_BYTES}"))
-                    .remedy("keep the body elsewhere and enqueue a reference to it"),
-            ));
-        }
-        Ok(Self {
+        let job = Self {
             id: JobId::fresh(),
             key,
             payload,
             headers: Headers::default(),
             enqueued_at: Timestamp::now(),
             attempt: Attempt::FIRST,
-        })
+        };
+        job.check_payload()?;
+        Ok(job)
+    }
+
+    /// The payload's limit, again before sending: the field is open.
+    pub(crate) fn check_payload(&self) -> Result<(), Error> {
+        let Some(length) = self.payload.as_ref().map(Bytes::len).filter(|&length| length > MAX_PAYLOAD_BYTES) else {
+            return Ok(());
+        };
+        Err(Error::Invalid(
+            Detail::new(format!("payload has {length} bytes: the limit is {MAX_PAYLOAD_BYTES}"))
+                .remedy("keep the body elsewhere and enqueue a reference to it"),
+        ))
     }
 }
 
@@ -68,6 +81,12 @@ impl JobKey {
     /// The key's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+}
+
+impl From<JobKey> for Bytes {
+    fn from(key: JobKey) -> Self {
+        key.0
     }
 }
 
@@ -110,7 +129,7 @@ impl TryFrom<&str> for JobKey {
 impl fmt::Display for JobKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match std::str::from_utf8(&self.0) {
-            Ok(text) if !text.starts_with("hex:") && !text.chars().any(needs_hex) => f.write_str(text),
+            Ok(text) if reads_as_it_is(text) => f.write_str(text),
             _ => {
                 f.write_str("hex:")?;
                 self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -119,10 +138,20 @@ impl fmt::Display for JobKey {
     }
 }
 
-/// Control characters, and the marks that reorder or hide text on a terminal or page.
-fn needs_hex(c: char) -> bool {
+/// Whether what a person sees is what the key is, and whether it reads back as the same key.
+fn reads_as_it_is(text: &str) -> bool {
+    !text.starts_with("hex:") && !text.starts_with(' ') && !text.ends_with(' ') && !text.chars().any(deceives)
+}
+
+/// Control characters, blanks that are not the space, and marks that reorder, hide or change text around them.
+fn deceives(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+        || (c.is_whitespace() && c != ' ')
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 impl fmt::Debug for JobKey {
@@ -138,11 +167,12 @@ impl std::str::FromStr for JobKey {
         let Some(digits) = text.strip_prefix("hex:") else { return Self::try_from(text) };
         let wrong = || {
             Error::Invalid(
-                Detail::new(format!("key '{text}' is not hex: after 'hex:' come pairs of 0-9 and a-f"))
+                Detail::new(format!("key {text:?} is not hex: after 'hex:' come pairs of 0-9 and a-f"))
                     .remedy("a key whose text itself begins with 'hex:' is written as hex too"),
             )
         };
-        if !digits.is_ascii() || digits.len() % 2 != 0 {
+        // Looked at one by one: `from_str_radix` takes a sign too.
+        if digits.len() % 2 != 0 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(wrong());
         }
         let bytes: Result<Vec<u8>, _> =
@@ -182,9 +212,10 @@ impl std::str::FromStr for JobId {
         if fits {
             Ok(Self(text.into()))
         } else {
-            Err(Error::Invalid(Detail::new(format!(
-                "job id {text:?} does not fit: ids have 1 to 64 letters, digits, '-', '_' or ':'"
-            ))))
+            Err(Error::Invalid(
+                Detail::new(format!("job id {text:?} does not fit: ids have 1 to 64 letters, digits, '-', '_' or ':'"))
+                    .remedy("leave the id out to get a fresh one, or use a shorter one"),
+            ))
         }
     }
 }
@@ -237,17 +268,26 @@ impl Headers {
     /// Adds one more header; a name may repeat.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the name is empty or reserved, or all headers would exceed [`MAX_HEADER_BYTES`].
+    /// [`Error::Invalid`] if the name is empty or reserved, or all headers would exceed [`MAX_HEADER_BYTES`] or
+    /// [`MAX_HEADERS`].
     pub fn push(&mut self, name: impl Into<Bytes>, value: Option<Bytes>) -> Result<(), Error> {
         let name = name.into();
         if name.is_empty() {
-            return Err(Error::Invalid(Detail::new("header name is empty: names have at least 1 byte")));
+            return Err(Error::Invalid(
+                Detail::new("header name is empty: names have at least 1 byte").remedy("name it, or leave it out"),
+            ));
+        }
+        if self.0.len() >= MAX_HEADERS {
+            return Err(Error::Invalid(
+                Detail::new(format!("headers are too many: a job may have {MAX_HEADERS}"))
+                    .remedy("move what is many into the payload"),
+            ));
         }
         if name.to_ascii_lowercase().starts_with(RESERVED_HEADER_PREFIX.as_bytes()) {
             return Err(Error::Invalid(
                 Detail::new(format!(
                     "header '{}' is reserved: names that begin with '{RESERVED_HEADER_PREFIX}' belong to Keylane",
-                    String::from_utf8_lossy(&name)
+                    name.escape_ascii()
                 ))
                 .remedy("choose another prefix"),
             ));

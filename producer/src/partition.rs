@@ -61,7 +61,7 @@ fn murmur2(data: &[u8]) -> u32 {
     const M: u32 = 0x5bd1_e995;
     const R: u32 = 24;
 
-    let mut hash = SEED ^ u32::try_from(data.len()).expect("keys are at most 1,024 bytes");
+    let mut hash = SEED ^ u32::try_from(data.len()).expect("no record holds a key of 4 GiB");
     let mut words = data.chunks_exact(4);
     for word in &mut words {
         let mut k = u32::from_le_bytes(word.try_into().expect("a chunk of 4")).wrapping_mul(M);

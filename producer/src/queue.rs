@@ -7,6 +7,9 @@ use crate::{
     partition::PartitionCount,
 };
 
+#[cfg(test)]
+mod tests;
+
 /// 1 to 200 letters, digits, `.`, `_` or `-`: what is also a Kafka topic's name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueName(Box<str>);

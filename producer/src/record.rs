@@ -18,6 +18,9 @@ use crate::{
     partition::{Offset, Partition},
 };
 
+#[cfg(test)]
+mod tests;
+
 const ID: &str = "keylane-id";
 const ATTEMPT: &str = "keylane-attempt";
 
@@ -52,12 +55,7 @@ impl From<Job> for Record {
             headers.push((Bytes::from_static(ATTEMPT.as_bytes()), Some(value.into())));
         }
         headers.extend(job.headers.iter().map(|(name, value)| (name.clone(), value.cloned())));
-        Self {
-            key: Some(Bytes::copy_from_slice(job.key.as_bytes())),
-            value: job.payload,
-            headers,
-            timestamp: job.enqueued_at,
-        }
+        Self { key: Some(job.key.into()), value: job.payload, headers, timestamp: job.enqueued_at }
     }
 }
 
@@ -77,7 +75,7 @@ impl Record {
         let key = JobKey::try_from(key)
             .map_err(|e| Error::Corrupt(Detail::new(format!("{} has an unusable key", place())).because(e)))?;
         let mut id = None;
-        let mut attempt = Attempt::FIRST;
+        let mut attempt = None;
         let mut headers = Vec::with_capacity(self.headers.len());
         for (name, value) in self.headers {
             if !name.starts_with(RESERVED_HEADER_PREFIX.as_bytes()) {
@@ -89,14 +87,22 @@ impl Record {
                 Error::Corrupt(Detail::new(format!(
                     "{} has a header '{}' that cannot be read",
                     place(),
-                    String::from_utf8_lossy(&name)
+                    name.escape_ascii()
                 )))
             };
             match &name[..] {
-                n if n == ID.as_bytes() => id = Some(text.and_then(|t| t.parse::<JobId>().ok()).ok_or_else(bad)?),
+                n if n == ID.as_bytes() => {
+                    let read = text.and_then(|t| t.parse::<JobId>().ok()).ok_or_else(bad)?;
+                    // Two that differ: which one is right would be a guess.
+                    if id.replace(read).is_some_and(|first| Some(&first) != id.as_ref()) {
+                        return Err(bad());
+                    }
+                }
                 n if n == ATTEMPT.as_bytes() => {
-                    let number = text.and_then(|t| t.parse().ok()).filter(|&n| n >= 1);
-                    attempt = Attempt(number.ok_or_else(bad)?);
+                    let read = text.and_then(attempt_of).ok_or_else(bad)?;
+                    if attempt.replace(read).is_some_and(|first| first != read) {
+                        return Err(bad());
+                    }
                 }
                 // A later version's header: not ours to understand, and not the user's to see.
                 _ => {}
@@ -108,7 +114,7 @@ impl Record {
             payload: self.value,
             headers: Headers::from_log(headers),
             enqueued_at: self.timestamp,
-            attempt,
+            attempt: attempt.unwrap_or(Attempt::FIRST),
         })
     }
 
@@ -117,4 +123,9 @@ impl Record {
         let headers: usize = self.headers.iter().map(|(n, v)| n.len() + v.as_ref().map_or(0, Bytes::len)).sum();
         self.key.as_ref().map_or(0, Bytes::len) + self.value.as_ref().map_or(0, Bytes::len) + headers
     }
+}
+
+/// Decimal digits as we write them: no sign, no zeros in front.
+fn attempt_of(text: &str) -> Option<Attempt> {
+    text.parse().ok().filter(|number: &u32| *number >= 1 && number.to_string() == text).map(Attempt)
 }

@@ -11,9 +11,6 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::error::{Detail, Error};
 
-#[cfg(test)]
-mod tests;
-
 /// `application_id` of a queue file: "KLQ1".
 pub const QUEUE_FILE: i32 = i32::from_be_bytes(*b"KLQ1");
 
@@ -67,10 +64,12 @@ impl Patience {
 /// disk full).
 pub fn open(path: &Path, purpose: Purpose, patience: Patience) -> Result<Connection, Error> {
     let doing = format!("cannot open '{}'", path.display());
-    let is_new = size_of(path)?.is_none_or(|size| size == 0);
+    let size = size_of(path)?;
+    let is_new = size.is_none_or(|size| size == 0);
     if is_new && purpose == Purpose::QueueFile {
+        let empty = if size.is_some() { ": the file there is empty" } else { "" };
         return Err(Error::NotFound(
-            Detail::new(format!("no queue file at '{}'", path.display()))
+            Detail::new(format!("no queue file at '{}'{empty}", path.display()))
                 .remedy("make one with 'keylane queue create', or check --broker"),
         ));
     }

@@ -54,6 +54,9 @@ pub struct LocalLog {
     cluster: Box<str>,
 }
 
+/// Prepared statements that are kept, at about 4 KiB each: a partition has three of its own.
+const STATEMENTS: usize = 512;
+
 /// Whether a missing file is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open {
@@ -82,6 +85,7 @@ impl LocalLog {
     /// [`Error::Invalid`] if a newer Keylane wrote the file; [`Error::Unavailable`], [`Error::Corrupt`].
     pub fn on(mut connection: Connection) -> Result<Self, Error> {
         let cluster = schema(&mut connection)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
         Ok(Self { connection, cluster })
     }
 

@@ -33,7 +33,6 @@ pub(super) fn append(
     if let Some(checkpoint) = checkpoint {
         checkpoint::write(&tx, queue_id, checkpoint).map_err(|e| absent(failed(e)))?;
     }
-    // Not `Transaction::commit`: after an error it would roll back first and hide what the commit answered.
     match tx.commit() {
         Ok(()) => Ok(receipts),
         Err(error) => {
