@@ -219,7 +219,8 @@ mod tests {
     #[test]
     fn every_option_of_every_command_can_come_from_the_environment() {
         let command = Cli::command();
-        let without: Vec<_> = command.get_arguments().filter(|a| a.get_env().is_none()).map(|a| a.get_id()).collect();
+        let without: Vec<_> =
+            command.get_arguments().filter(|a| a.get_env().is_none()).map(clap::Arg::get_id).collect();
         assert!(without.is_empty(), "{without:?}");
     }
 
