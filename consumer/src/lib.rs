@@ -15,6 +15,9 @@ pub mod retry;
 pub mod store;
 pub mod watermark;
 
+#[cfg(test)]
+mod simulation;
+
 pub use error::Error;
 pub use fence::{Fence, FenceToken, Fenced, Generation, Permit};
 pub use handler::{Done, Handler, JobContext, Outcome, Retry};
