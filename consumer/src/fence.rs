@@ -287,3 +287,6 @@ impl Default for Guards {
         Self { row: true, deadline: true, let_go: true }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,9 @@ pub mod store;
 pub mod watermark;
 pub mod worker;
 
+#[cfg(test)]
+mod simulation;
+
 pub use error::Error;
 pub use fence::{Fence, FenceToken, Fenced, Generation, Permit};
 pub use handler::{Done, Handler, JobContext, Outcome, Retry};
