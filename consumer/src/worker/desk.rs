@@ -25,10 +25,10 @@ use keylane_producer::{Job, JobKey, Partition, QueueIdentity};
 use crate::{
     clock::{BootTime, Clock},
     error::{Detail, Error},
-    fence::Lease,
+    fence::{Lease, Owner},
     group::{GroupControl, GroupEvent},
     handler::Handler,
-    lanes::{Lanes, Ticket},
+    lanes::{Lanes, Tenure, Ticket},
     notice::Notice,
     ownership::{Action, Holding, Ownership},
     store::FencedStore,
@@ -67,6 +67,8 @@ pub(crate) struct Desk<S: FencedStore, H> {
     tenancies: HashMap<Partition, Tenancy>,
     /// Since when partitions wait for their claim.
     assigned_at: HashMap<Partition, BootTime>,
+    /// With which owner each partition's latest claim was asked.
+    owners: HashMap<Partition, (Tenure, Owner)>,
     running: HashMap<Ticket, Run>,
     /// Failed tries of jobs that will be tried again.
     failures: HashMap<Ticket, u32>,
@@ -135,6 +137,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             notices,
             tenancies: HashMap::new(),
             assigned_at: HashMap::new(),
+            owners: HashMap::new(),
             running: HashMap::new(),
             failures: HashMap::new(),
             keys_waiting: HashMap::new(),

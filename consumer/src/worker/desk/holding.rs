@@ -7,7 +7,7 @@ use keylane_producer::Partition;
 use super::{Desk, Timer};
 use crate::{
     error::Error,
-    fence::Owner,
+    fence::{Generation, MemberId, Owner},
     group::GroupEvent,
     handler::Handler,
     lanes::Tenure,
@@ -86,11 +86,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                             Action::Claim { partition, tenure, member, generation, after: std::time::Duration::ZERO };
                         let jitter = after.mul_f64(0.5 + fastrand::f64());
                         self.set_timer(now.plus(jitter), Timer::Act(action));
-                    } else if self.ownership.holding(partition, tenure) == Some(Holding::Claiming) {
-                        let owner = Owner::fresh(&member);
-                        let worker = self.settings.name.clone();
-                        let candidate = Candidate { partition, generation, owner, worker };
-                        self.for_clerk.push_front(clerk::Order::Claim { candidate, tenure });
+                    } else {
+                        self.ask_for_claim(partition, tenure, &member, generation);
                     }
                 }
                 // Opened where the claim was answered, since it needs what was granted.
@@ -106,6 +103,19 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 Action::Leave => self.control.leave(),
             }
         }
+    }
+
+    /// One owner for each tenure: a claim that is asked again may have been granted, and must be known again.
+    fn ask_for_claim(&mut self, partition: Partition, tenure: Tenure, member: &MemberId, generation: Generation) {
+        let waits = matches!(self.ownership.holding(partition, tenure), Some(Holding::Claiming | Holding::FenceAhead));
+        if !waits {
+            return;
+        }
+        let asked = self.owners.remove(&partition).filter(|(of, _)| *of == tenure);
+        let (_, owner) = asked.unwrap_or_else(|| (tenure, Owner::fresh(member)));
+        self.owners.insert(partition, (tenure, owner.clone()));
+        let candidate = Candidate { partition, generation, owner, worker: self.settings.name.clone() };
+        self.for_clerk.push_front(clerk::Order::Claim { candidate, tenure });
     }
 
     pub(super) fn answered(&mut self, answer: Answer) -> Result<(), Error> {
@@ -141,7 +151,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             }
             Err(ClaimError::Refused(why)) => {
                 (self.notices)(Notice::ClaimRefused { partition, why });
-                self.ownership.claim_refused(partition, tenure, why)
+                self.ownership.claim_refused(self.clock.now(), partition, tenure, why)
             }
             Err(ClaimError::Failed(error)) if error.is_transient() => {
                 self.is_away("the store", &error);
