@@ -211,15 +211,23 @@ impl Ownership {
         }
     }
 
-    /// The store refused a write of a tenure that the group had not taken away: its row has another owner. Fail closed and
-    /// find out by a proof.
-    pub fn fenced(&mut self, partition: Partition, tenure: Tenure) -> Vec<Action> {
-        match self.hold(partition, tenure) {
-            Some(hold) => {
+    /// The store refused a write of this tenure at `now`: its row is another claim's, although the group has not taken the
+    /// partition away. Fail closed and find out by a proof: if this member is current, only a new assignment helps (an
+    /// operator reset the fence, or the store lost the claim).
+    pub fn fenced(&mut self, now: BootTime, partition: Partition, tenure: Tenure) -> Vec<Action> {
+        let Some(hold) = self.hold(partition, tenure) else { return Vec::new() };
+        match hold.state {
+            Holding::Held => {
                 hold.state = Holding::Refused(ClaimRefused::EqualGeneration);
+                hold.refused_at = now;
                 vec![Action::Abandon(partition, tenure), Action::Prove]
             }
-            None => Vec::new(),
+            Holding::Draining { .. } => {
+                hold.state = Holding::Closing;
+                let close = Action::Close { partition, tenure: Some(tenure), clean: false };
+                vec![Action::Abandon(partition, tenure), close]
+            }
+            Holding::Claiming | Holding::Closing | Holding::Refused(_) | Holding::FenceAhead => Vec::new(),
         }
     }
 
@@ -278,9 +286,9 @@ impl Ownership {
         actions
     }
 
-    /// A write of this tenure was refused by the store's row, or a commit by the group as another member's: no event of the
-    /// group need ever tell. Nothing if the tenure is over, so that late word does not take what was regained since.
-    pub fn fenced(&mut self, partition: Partition, tenure: Tenure) -> Vec<Action> {
+    /// The group refused a commit of this tenure, since the partition is another member's: no event of the group need ever
+    /// tell. Nothing if the tenure is over, so that late word does not take what was regained since.
+    pub fn not_owner(&mut self, partition: Partition, tenure: Tenure) -> Vec<Action> {
         match self.hold(partition, tenure) {
             Some(_) => self.lost(&[partition]),
             None => Vec::new(),

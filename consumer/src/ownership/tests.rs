@@ -87,7 +87,8 @@ fn lost_and_regained_by_the_same_process_is_another_tenure() {
         ownership.claim_refused(at(1), P0, Tenure(1), ClaimRefused::RowAhead),
         ownership.drained(P0, Tenure(1)),
         ownership.closed(P0, Tenure(1)),
-        ownership.fenced(P0, Tenure(1)),
+        ownership.fenced(at(1), P0, Tenure(1)),
+        ownership.not_owner(P0, Tenure(1)),
     ] {
         assert_eq!(late, []);
     }
@@ -95,10 +96,30 @@ fn lost_and_regained_by_the_same_process_is_another_tenure() {
 }
 
 #[test]
-fn a_partition_that_the_store_or_the_group_calls_anothers_is_lost() {
+fn a_partition_that_the_group_calls_another_s_is_lost() {
     let mut ownership = holding(3, &[P0, P1]);
-    assert_eq!(ownership.fenced(P1, Tenure(2)), [Action::Abandon(P1, Tenure(2))]);
+    assert_eq!(ownership.not_owner(P1, Tenure(2)), [Action::Abandon(P1, Tenure(2))]);
     assert_eq!(ownership.holding(P0, Tenure(1)), Some(Holding::Held));
+}
+
+/// A reset fence, or a store that lost the claim: the group tells nothing, so only joining anew gives a new claim.
+#[test]
+fn a_current_member_whose_write_is_refused_joins_anew() {
+    let mut ownership = holding(3, &[P0, P1]);
+    assert_eq!(ownership.fenced(at(5), P1, Tenure(2)), [Action::Abandon(P1, Tenure(2)), Action::Prove]);
+    let generation = Generation::new(3).unwrap();
+    assert_eq!(ownership.proved(at(4), generation).1, [], "it began before the refusal");
+    assert_eq!(ownership.proved(at(6), generation).1, [Action::Rejoin(LIMITS.claim_again)]);
+    assert_eq!(ownership.holding(P0, Tenure(1)), Some(Holding::Held));
+}
+
+#[test]
+fn a_partition_that_is_refused_while_it_drains_is_given_back() {
+    let mut ownership = holding(3, &[P0]);
+    ownership.revoking(at(5), &[P0]);
+    let close = Action::Close { partition: P0, tenure: Some(Tenure(1)), clean: false };
+    assert_eq!(ownership.fenced(at(5), P0, Tenure(1)), [Action::Abandon(P0, Tenure(1)), close]);
+    assert_eq!(ownership.closed(P0, Tenure(1)), []);
 }
 
 #[test]

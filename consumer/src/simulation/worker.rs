@@ -450,7 +450,8 @@ impl World {
             }
             Some(None) => {
                 self.note(|| format!("worker {worker}: is fenced in partition {partition}"));
-                self.act(worker, |ownership| ownership.fenced(partition, tenure));
+                let now = self.clock.now();
+                self.act(worker, |ownership| ownership.fenced(now, partition, tenure));
             }
             Some(Some(written)) => {
                 for (&(offset, key, _), written) in write.jobs.iter().zip(written) {
@@ -538,7 +539,7 @@ impl World {
                 // Without this, one partition that is another's would keep the whole worker from proving.
                 let named = commit.offsets.iter().zip(&commit.tenures).find(|((of, _), _)| of == partition);
                 let (_, &tenure) = named.expect("it was in the commit");
-                self.act(worker, |ownership| ownership.fenced(*partition, tenure));
+                self.act(worker, |ownership| ownership.not_owner(*partition, tenure));
             }
             Some(Err(_)) => self.seen.refused_commits += 1,
             None => {}

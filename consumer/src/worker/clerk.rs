@@ -17,6 +17,8 @@ use crate::{
 pub(crate) enum Order {
     /// Claim a partition, and ask the group how far it is.
     Claim { candidate: Candidate, tenure: Tenure },
+    /// Give back a claim under which nothing ran.
+    HandOver(Arc<Fence>),
     /// Note that these jobs are about to start.
     Starting { fence: Arc<Fence>, tickets: Vec<Ticket> },
     /// Read these records again.
@@ -34,6 +36,7 @@ pub(crate) enum Answer {
         tenure: Tenure,
         outcome: Result<(Claimed, Option<Offset>), ClaimError>,
     },
+    HandedOver,
     Started {
         tickets: Vec<Ticket>,
         outcome: Result<Result<(), Fenced>, Error>,
@@ -92,6 +95,11 @@ impl<S: FencedStore> Clerk<S> {
             Order::Claim { candidate, tenure } => {
                 let partition = candidate.partition;
                 Answer::Claimed { partition, tenure, outcome: self.claim(&candidate) }
+            }
+            Order::HandOver(fence) => {
+                // It only spares the next owner a suspicion: not worth another try.
+                let _ = self.store.hand_over(&fence);
+                Answer::HandedOver
             }
             Order::Starting { fence, tickets } => {
                 let offsets: Vec<_> = tickets.iter().map(|t| t.offset).collect();

@@ -31,7 +31,7 @@ use crate::{
     lanes::{Lanes, Tenure, Ticket},
     notice::Notice,
     ownership::{Action, Holding, Ownership},
-    store::FencedStore,
+    store::{Candidate, FencedStore},
     worker::{
         Office, Request, Summary, WorkerSettings,
         clerk::{self, Answer},
@@ -80,6 +80,7 @@ pub(crate) struct Desk<S: FencedStore, H> {
 
     outbox: Outbox<S>,
     /// Orders that wait until the office has a free hand.
+    claims: VecDeque<(Candidate, Tenure)>,
     for_clerk: VecDeque<clerk::Order>,
     for_prover: VecDeque<prover::Order>,
     clerk_busy: bool,
@@ -144,6 +145,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             suspects: VecDeque::new(),
             suspect: None,
             outbox: Outbox::default(),
+            claims: VecDeque::new(),
             for_clerk: VecDeque::new(),
             for_prover: VecDeque::new(),
             clerk_busy: false,
@@ -337,7 +339,10 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         if self.clerk_busy {
             return;
         }
-        if let Some(order) = self.for_clerk.pop_front() {
+        let ownership = &self.ownership;
+        self.claims.retain(|(candidate, tenure)| ownership.holding(candidate.partition, *tenure).is_some());
+        let claim = self.claims.pop_front().map(|(candidate, tenure)| clerk::Order::Claim { candidate, tenure });
+        if let Some(order) = claim.or_else(|| self.for_clerk.pop_front()) {
             self.clerk_busy = mail.clerk.orders.send(order).is_ok();
         }
     }

@@ -690,7 +690,10 @@ impl World {
             }
         } else if self.workers[worker].incarnation == job.incarnation && open.is_some_and(|(t, _)| t == job.tenure) {
             // Fenced: somebody newer owns it.
-            self.act(worker, |ownership| ownership.fenced(partition, job.tenure))?;
+            let now = self.now;
+            // A drain has nothing left to wait for once the store refuses what it writes.
+            self.workers[worker].bounds.entry(partition).and_modify(|bound| *bound = (*bound).min(now));
+            self.act(worker, |ownership| ownership.fenced(now, partition, job.tenure))?;
         }
         self.say_drained(worker)
     }

@@ -7,7 +7,7 @@ use keylane_producer::Partition;
 use super::{Desk, Timer};
 use crate::{
     error::Error,
-    fence::{Generation, MemberId, Owner},
+    fence::{Fence, Generation, MemberId, Owner},
     group::GroupEvent,
     handler::Handler,
     lanes::Tenure,
@@ -115,7 +115,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         let (_, owner) = asked.unwrap_or_else(|| (tenure, Owner::fresh(member)));
         self.owners.insert(partition, (tenure, owner.clone()));
         let candidate = Candidate { partition, generation, owner, worker: self.settings.name.clone() };
-        self.for_clerk.push_front(clerk::Order::Claim { candidate, tenure });
+        self.claims.push_back((candidate, tenure));
     }
 
     pub(super) fn answered(&mut self, answer: Answer) -> Result<(), Error> {
@@ -125,6 +125,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             Answer::Reread { partition, tenure, key, offsets, outcome } => {
                 self.read_again(partition, tenure, key, offsets, outcome)?;
             }
+            Answer::HandedOver => {}
             Answer::Looked(Ok(released)) => self.keys_released(released),
             Answer::Surveyed(Ok(remaining)) => self.surveyed(&remaining),
             Answer::Looked(Err(error)) if error.is_transient() => {}
@@ -146,6 +147,10 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 let actions = self.ownership.claim_granted(partition, tenure);
                 if actions.contains(&Action::Open(partition, tenure)) {
                     self.open(partition, tenure, claimed, committed);
+                } else {
+                    // Asked back meanwhile. Nothing ran under this claim, so nothing of it is to be suspected.
+                    let fence = Fence::unused(partition, claimed.token);
+                    self.for_clerk.push_back(clerk::Order::HandOver(fence));
                 }
                 actions
             }

@@ -97,7 +97,9 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 Err(CommitError::UnknownMember) => self.disowned(&commit),
                 Err(CommitError::NotOwner(partition)) => {
                     self.next_proof = now.plus(SOON);
-                    let actions = self.ownership.lost(&[partition]);
+                    let tenure = tenures.iter().find(|(of, ..)| *of == partition).map(|&(_, tenure, _)| tenure);
+                    let actions = tenure.map(|tenure| self.ownership.not_owner(partition, tenure));
+                    let actions = actions.unwrap_or_default();
                     self.carry_out(actions);
                 }
                 Err(CommitError::Unavailable(error)) => {

@@ -211,7 +211,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 (self.notices)(Notice::WriteRefused { partition, jobs: batch.jobs.len() });
                 let held = self.tenancies.get(&partition).filter(|t| Arc::ptr_eq(&t.fence, &batch.fence));
                 if let Some(tenure) = held.map(|t| t.tenure) {
-                    let actions = self.ownership.fenced(partition, tenure);
+                    let actions = self.ownership.fenced(self.clock.now(), partition, tenure);
                     self.carry_out(actions);
                 }
             }
