@@ -278,6 +278,15 @@ impl Ownership {
         actions
     }
 
+    /// A write of this tenure was refused by the store's row, or a commit by the group as another member's: no event of the
+    /// group need ever tell. Nothing if the tenure is over, so that late word does not take what was regained since.
+    pub fn fenced(&mut self, partition: Partition, tenure: Tenure) -> Vec<Action> {
+        match self.hold(partition, tenure) {
+            Some(_) => self.lost(&[partition]),
+            None => Vec::new(),
+        }
+    }
+
     /// Everything of a draining partition has ended and is written.
     pub fn drained(&mut self, partition: Partition, tenure: Tenure) -> Vec<Action> {
         match self.hold(partition, tenure) {

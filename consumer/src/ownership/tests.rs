@@ -87,10 +87,18 @@ fn lost_and_regained_by_the_same_process_is_another_tenure() {
         ownership.claim_refused(at(1), P0, Tenure(1), ClaimRefused::RowAhead),
         ownership.drained(P0, Tenure(1)),
         ownership.closed(P0, Tenure(1)),
+        ownership.fenced(P0, Tenure(1)),
     ] {
         assert_eq!(late, []);
     }
     assert_eq!(ownership.holding(P0, Tenure(2)), Some(Holding::Claiming));
+}
+
+#[test]
+fn a_partition_that_the_store_or_the_group_calls_anothers_is_lost() {
+    let mut ownership = holding(3, &[P0, P1]);
+    assert_eq!(ownership.fenced(P1, Tenure(2)), [Action::Abandon(P1, Tenure(2))]);
+    assert_eq!(ownership.holding(P0, Tenure(1)), Some(Holding::Held));
 }
 
 #[test]

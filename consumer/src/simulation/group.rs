@@ -23,7 +23,7 @@ pub(super) enum Told {
 pub(super) enum Refused {
     GenerationMovedOn,
     UnknownMember,
-    NotOwner,
+    NotOwner(Partition),
 }
 
 #[derive(Default)]
@@ -103,8 +103,9 @@ impl Group {
         if generation != self.generation {
             return Err(Refused::GenerationMovedOn);
         }
-        if offsets.iter().any(|(partition, _)| self.owners.get(partition) != Some(&worker)) {
-            return Err(Refused::NotOwner);
+        if let Some((partition, _)) = offsets.iter().find(|(partition, _)| self.owners.get(partition) != Some(&worker))
+        {
+            return Err(Refused::NotOwner(*partition));
         }
         self.committed.extend(offsets.iter().copied());
         self.members.get_mut(&worker).expect("it is a member").seen = now;

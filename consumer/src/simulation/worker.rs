@@ -298,7 +298,7 @@ impl World {
                 let (generation, t0) = (*generation, self.clock.now());
                 let offsets = vec![(partition, self.committable(&watermark))];
                 // Whatever comes of it: what is done is known from the markers.
-                let _ = self.commit(worker, &CommitRequest { name, generation, offsets, t0 });
+                let _ = self.commit(worker, &CommitRequest { name, generation, offsets, tenures: Vec::new(), t0 });
             }
             self.group.release(worker, name, partition, self.now());
         }
@@ -450,7 +450,7 @@ impl World {
             }
             Some(None) => {
                 self.note(|| format!("worker {worker}: is fenced in partition {partition}"));
-                self.act(worker, |ownership| ownership.lost(&[partition]));
+                self.act(worker, |ownership| ownership.fenced(partition, tenure));
             }
             Some(Some(written)) => {
                 for (&(offset, key, _), written) in write.jobs.iter().zip(written) {
@@ -499,7 +499,8 @@ impl World {
         let (generation, process) = (*generation, process.process);
         let parts = self.workers[worker].parts.iter();
         let offsets = parts.map(|(partition, part)| (*partition, self.committable(&part.watermark))).collect();
-        let commit = CommitRequest { name, generation, offsets, t0: self.clock.now() };
+        let tenures = self.workers[worker].parts.values().map(|part| part.tenure).collect();
+        let commit = CommitRequest { name, generation, offsets, tenures, t0: self.clock.now() };
         self.workers[worker].next_proof = now + PROVE_EVERY;
         let cut = self.workers[worker].cut_until > now;
         let road = self.road();
@@ -531,6 +532,13 @@ impl World {
                 self.workers[worker].name = None;
                 self.workers[worker].lease.disproved();
                 self.act(worker, Ownership::disowned);
+            }
+            Some(Err(Refused::NotOwner(partition))) => {
+                self.seen.refused_commits += 1;
+                // Without this, one partition that is another's would keep the whole worker from proving.
+                let named = commit.offsets.iter().zip(&commit.tenures).find(|((of, _), _)| of == partition);
+                let (_, &tenure) = named.expect("it was in the commit");
+                self.act(worker, |ownership| ownership.fenced(*partition, tenure));
             }
             Some(Err(_)) => self.seen.refused_commits += 1,
             None => {}

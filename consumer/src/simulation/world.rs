@@ -116,6 +116,8 @@ pub(super) struct CommitRequest {
     pub(super) name: u64,
     pub(super) generation: Generation,
     pub(super) offsets: Vec<(Partition, Offset)>,
+    /// Of each of these partitions, in order.
+    pub(super) tenures: Vec<Tenure>,
     pub(super) t0: BootTime,
 }
 

@@ -690,7 +690,7 @@ impl World {
             }
         } else if self.workers[worker].incarnation == job.incarnation && open.is_some_and(|(t, _)| t == job.tenure) {
             // Fenced: somebody newer owns it.
-            self.act(worker, |ownership| ownership.lost(&[partition]))?;
+            self.act(worker, |ownership| ownership.fenced(partition, job.tenure))?;
         }
         self.say_drained(worker)
     }
