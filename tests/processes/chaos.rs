@@ -91,10 +91,9 @@ fn play(seed: u64) {
     let mut crew = Crew { fleet: &fleet, alive: Vec::new(), thawing: Vec::new(), stopped: BTreeSet::new(), named: 0 };
     (0..3).for_each(|_| crew.join());
     for (step, keys) in plan {
-        fleet.enqueue(keys.into_iter().map(|key| format!("k{key}")));
+        crew.meanwhile(|| fleet.enqueue(keys.into_iter().map(|key| format!("k{key}"))));
         crew.suffer(step);
-        pause(Duration::from_millis(350));
-        crew.thaw();
+        crew.meanwhile(|| pause(Duration::from_millis(350)));
     }
     let all = (STEPS * JOBS) as u64;
     let clock = Clock::boot();
@@ -156,6 +155,18 @@ impl Crew<'_> {
         while self.alive.len() < 2 {
             self.join();
         }
+    }
+
+    /// Does this, which may have to wait for a frozen one.
+    fn meanwhile(&mut self, act: impl FnOnce() + Send) {
+        std::thread::scope(|scope| {
+            let acting = scope.spawn(act);
+            while !acting.is_finished() {
+                self.thaw();
+                pause(Duration::from_millis(5));
+            }
+        });
+        self.thaw();
     }
 
     /// Lets go on whose time has come.

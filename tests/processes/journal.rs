@@ -52,7 +52,9 @@ pub(crate) fn find_overlap(journal: &str, stopped: &BTreeSet<String>) -> Result<
                 && !stopped.contains(worker)
                 && !stopped.contains(other)
             {
-                return Err(format!("key {key} ran in {worker} (offset {offset}) and in {other} (offset {at}) at once"));
+                return Err(format!(
+                    "key {key} ran in {worker} (offset {offset}) and in {other} (offset {at}) at once"
+                ));
             }
         }
     }
