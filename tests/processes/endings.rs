@@ -35,9 +35,8 @@ fn at_work() -> (Fleet, Worker) {
 /// Ended with jobs cut short: exit code 1, and its last words name them.
 fn names_what_it_left(fleet: &Fleet, worker: &mut Worker) {
     assert_eq!(worker.wait_end(LIMIT), 1, "{}", fleet.report());
-    let mut ids: Vec<String> = (0..3)
-        .map(|n| std::fs::read_to_string(fleet.file(&format!("id-k{n}"))).unwrap().trim().to_owned())
-        .collect();
+    let mut ids: Vec<String> =
+        (0..3).map(|n| std::fs::read_to_string(fleet.file(&format!("id-k{n}"))).unwrap().trim().to_owned()).collect();
     ids.sort();
     let summary = worker.summary();
     let mut named: Vec<&str> = summary["cut_short"].as_array().unwrap().iter().map(|id| id.as_str().unwrap()).collect();
@@ -90,7 +89,8 @@ fn asked_right_after_a_write_it_ends_clean_and_the_next_one_goes_on() {
 #[test]
 fn with_the_store_locked_it_ends_and_names_what_is_not_written() {
     let fleet = Fleet::new(2, &OPTIONS);
-    let mut worker = fleet.start("w", &journal::HANDLER.replace("echo \"end", "echo \"$line\" > \"line-$key\"; echo \"end"));
+    let mut worker =
+        fleet.start("w", &journal::HANDLER.replace("echo \"end", "echo \"$line\" > \"line-$key\"; echo \"end"));
     wait_until("it holds both", || worker.told("took_over") == 2);
     let store = fleet.store();
     store.execute_batch("BEGIN IMMEDIATE").unwrap();

@@ -170,12 +170,15 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         }
         let running = self.running.values().filter(|run| !run.cut_short).map(|run| run.job.id.clone());
         self.summary.cut_short.extend(running);
+        self.summary.cut_short.extend(self.outbox.unwritten().cloned());
         if let Err(error) = outcome {
             self.leave_at_once(mail);
             return Err(error);
         }
         self.summary.clean = self.left && self.summary.cut_short.is_empty();
-        (self.notices)(Notice::Left);
+        if self.left {
+            (self.notices)(Notice::Left);
+        }
         Ok(self.summary)
     }
 
