@@ -8,6 +8,16 @@ use std::{
     time::Duration,
 };
 
+use keylane_consumer::{
+    FencedStore,
+    store::{StoreSession, sqlite::SqliteStore},
+};
+use keylane_producer::{
+    JobKey, Log,
+    log::local::{LocalLog, Open},
+    partition_of,
+    sqlite::Patience,
+};
 use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -128,6 +138,18 @@ impl Fleet {
 
     pub(crate) fn number(&self, sql: &str) -> u64 {
         self.store().query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap().cast_unsigned()
+    }
+
+    /// Lets a stopped key go on, as a person would.
+    pub(crate) fn release(&self, key: &str) {
+        let log = LocalLog::open(&self.file("keylane.db"), Open::Existing, Patience::Patient).unwrap();
+        let queue = { log }.describe(&"jobs".parse().unwrap()).unwrap().identity;
+        let mut session = SqliteStore::new(self.file("store.db")).open(&queue, &"workers".parse().unwrap()).unwrap();
+        let key = JobKey::try_from(key).unwrap();
+        let overview = session.overview().unwrap();
+        let row = overview.iter().flat_map(|o| &o.stopped).find(|row| row.key == key).unwrap();
+        let partition = partition_of(key.as_bytes(), queue.partitions);
+        assert!(session.release_key(partition, &key, row.version).unwrap());
     }
 
     /// Nothing lost, nothing twice, each key in order, and nothing by a worker that did not hold the partition's row.

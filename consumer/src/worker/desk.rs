@@ -102,6 +102,10 @@ enum Timer {
     Retry(Ticket),
     Act(Action),
     Rejoin,
+    /// Ask the clerk again.
+    Ask(clerk::Order),
+    /// Put these jobs of one partition on record again.
+    Record(Partition, Vec<Ticket>),
 }
 
 /// How many messages of one kind are taken before the desk acts: large enough to make batches, small enough that no
@@ -111,6 +115,8 @@ const TAKE: usize = 1_024;
 const LAST_ACTS: Duration = Duration::from_secs(5);
 /// The same after a forced end.
 const FORCED: Duration = Duration::from_secs(2);
+/// After an order that store or log could not carry out.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// How often a worker that ends when the queue is empty looks.
 const SURVEY: Duration = Duration::from_millis(200);
 
@@ -282,6 +288,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 Timer::Retry(ticket) => self.retry_due(ticket),
                 Timer::Act(action) => self.carry_out(vec![action]),
                 Timer::Rejoin => self.control.rejoin(),
+                Timer::Ask(order) => self.for_clerk.push_back(order),
+                Timer::Record(partition, tickets) => self.record(partition, tickets),
             }
         }
         let actions = self.ownership.tick(now);

@@ -121,7 +121,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     pub(super) fn answered(&mut self, answer: Answer) -> Result<(), Error> {
         match answer {
             Answer::Claimed { partition, tenure, outcome } => return self.claimed(partition, tenure, outcome),
-            Answer::Started { tickets, outcome } => self.recorded(tickets, outcome)?,
+            Answer::Started { fence, tickets, outcome } => self.recorded(&fence, tickets, outcome)?,
             Answer::Reread { partition, tenure, key, offsets, outcome } => {
                 self.read_again(partition, tenure, key, offsets, outcome)?;
             }
