@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+#[allow(dead_code, reason = "each test file uses a part of it")]
 #[path = "worker/rig.rs"]
 mod rig;
 

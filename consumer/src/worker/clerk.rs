@@ -19,8 +19,8 @@ pub(crate) enum Order {
     Claim { candidate: Candidate, tenure: Tenure },
     /// Give back a claim under which nothing ran.
     HandOver(Arc<Fence>),
-    /// Note that these jobs are about to start.
-    Starting { fence: Arc<Fence>, tickets: Vec<Ticket> },
+    /// Note that these jobs are about to start, and that these are then all that run under suspicion.
+    Starting { fence: Arc<Fence>, tickets: Vec<Ticket>, running: Vec<Offset> },
     /// Read these records again.
     Reread { partition: Partition, tenure: Tenure, key: JobKey, offsets: Vec<Offset> },
     /// Look whether a person released a key of these partitions; `anyway`: also if nothing changed since the last look.
@@ -38,6 +38,7 @@ pub(crate) enum Answer {
     },
     HandedOver,
     Started {
+        fence: Arc<Fence>,
         tickets: Vec<Ticket>,
         outcome: Result<Result<(), Fenced>, Error>,
     },
@@ -101,9 +102,8 @@ impl<S: FencedStore> Clerk<S> {
                 let _ = self.store.hand_over(&fence);
                 Answer::HandedOver
             }
-            Order::Starting { fence, tickets } => {
-                let offsets: Vec<_> = tickets.iter().map(|t| t.offset).collect();
-                Answer::Started { outcome: self.store.starting(&fence, &offsets), tickets }
+            Order::Starting { fence, tickets, running } => {
+                Answer::Started { outcome: self.store.starting(&fence, &running), fence, tickets }
             }
             Order::Reread { partition, tenure, key, offsets } => {
                 let outcome = self.log.read_at(&self.queue, partition, &offsets).map_err(Error::from);

@@ -103,6 +103,10 @@ enum Timer {
     Retry(Ticket),
     Act(Action),
     Rejoin,
+    /// Ask the clerk again.
+    Ask(clerk::Order),
+    /// Put these jobs of one partition on record again.
+    Record(Partition, Vec<Ticket>),
 }
 
 /// How many messages of one kind are taken before the desk acts: large enough to make batches, small enough that no
@@ -112,6 +116,8 @@ const TAKE: usize = 1_024;
 const LAST_ACTS: Duration = Duration::from_secs(5);
 /// The same after a forced end.
 const FORCED: Duration = Duration::from_secs(2);
+/// After an order that store or log could not carry out.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// How often a worker that ends when the queue is empty looks.
 const SURVEY: Duration = Duration::from_millis(200);
 
@@ -172,12 +178,15 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         }
         let running = self.running.values().filter(|run| !run.cut_short).map(|run| run.job.id.clone());
         self.summary.cut_short.extend(running);
+        self.summary.cut_short.extend(self.outbox.unwritten().cloned());
         if let Err(error) = outcome {
             self.leave_at_once(mail);
             return Err(error);
         }
         self.summary.clean = self.left && self.summary.cut_short.is_empty();
-        (self.notices)(Notice::Left);
+        if self.left {
+            (self.notices)(Notice::Left);
+        }
         Ok(self.summary)
     }
 
@@ -281,6 +290,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 Timer::Retry(ticket) => self.retry_due(ticket),
                 Timer::Act(action) => self.carry_out(vec![action]),
                 Timer::Rejoin => self.control.rejoin(),
+                Timer::Ask(order) => self.for_clerk.push_back(order),
+                Timer::Record(partition, tickets) => self.record(partition, tickets),
             }
         }
         let actions = self.ownership.tick(now);

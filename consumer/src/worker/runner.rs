@@ -62,7 +62,8 @@ impl<S: FencedStore, H: Handler<S>> Runner<S, H> {
         let run = async move {
             let cancel = job.cancel.clone();
             let end = match fence.check() {
-                Ok(_permit) => {
+                // The last acts of a tenure are done under its fence: no start is one of them.
+                Ok(_permit) if !cancel.is_cancelled() => {
                     let begun = clock.now();
                     let work = AssertUnwindSafe(async move { handler.run(job).await }).catch_unwind();
                     match bounded_run(work, limit, &cancel).await {
@@ -73,7 +74,7 @@ impl<S: FencedStore, H: Handler<S>> Runner<S, H> {
                         None => Ended::TooLong(limit),
                     }
                 }
-                Err(_) => Ended::Refused,
+                _ => Ended::Refused,
             };
             let _ = ended.send((ticket, end)); // nobody listens: the worker ended by force
         };

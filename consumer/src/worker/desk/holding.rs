@@ -121,7 +121,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     pub(super) fn answered(&mut self, answer: Answer) -> Result<(), Error> {
         match answer {
             Answer::Claimed { partition, tenure, outcome } => return self.claimed(partition, tenure, outcome),
-            Answer::Started { tickets, outcome } => self.recorded(tickets, outcome)?,
+            Answer::Started { fence, tickets, outcome } => self.recorded(&fence, tickets, outcome)?,
             Answer::Reread { partition, tenure, key, offsets, outcome } => {
                 self.read_again(partition, tenure, key, offsets, outcome)?;
             }
@@ -193,19 +193,20 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     /// The tenure ends now: nothing of it may act, whatever still runs.
     fn abandon(&mut self, partition: Partition, tenure: Tenure) {
         let Some(tenancy) = self.tenancies.get(&partition).filter(|t| t.tenure == tenure) else { return };
-        tenancy.fence.give_up();
+        let fence = std::sync::Arc::clone(&tenancy.fence);
         tenancy.cancel.cancel();
         self.lanes.close(partition);
         let dropped = self.outbox.forget(partition);
-        self.summary.refused += dropped as u64;
+        self.dropped(dropped);
         self.failures.retain(|ticket, _| ticket.partition != partition);
         if self.ownership.holding(partition, tenure) == Some(Holding::Closing) {
-            // The drain's bound is over. Kept for its last commit.
+            // The drain's bound is over. Kept for its last acts, which are the prover's.
             for run in self.running.iter_mut().filter(|(t, _)| t.partition == partition && t.tenure == tenure) {
                 run.1.cut_short = true;
                 self.summary.cut_short.push(run.1.job.id.clone());
             }
         } else {
+            fence.give_up();
             self.tenancies.remove(&partition);
         }
     }
