@@ -59,7 +59,11 @@ impl<'a> Play<'a> {
         let failed = |e: &std::io::Error| Failure::new(Code::Bug, "cannot listen to signals").because(e);
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| failed(&e))?;
         let (interrupt, interrupts) = bounded(1);
-        let listen = move || signals.forever().for_each(|_| drop(interrupt.try_send(())));
+        let listen = move || {
+            for _ in signals.forever() {
+                let _ = interrupt.try_send(()); // full: it was said before
+            }
+        };
         std::thread::Builder::new().name("keylane-signals".into()).spawn(listen).map_err(|e| failed(&e))?;
         Ok(Self {
             story: Story::begin(global, output),

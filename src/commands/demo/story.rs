@@ -154,16 +154,16 @@ impl<'a> Story<'a> {
                 paint.role(*worker)
             )],
             Event::Refused { worker, jobs, partitions } => vec![format!(
-                "{}  late {} of {} to {}",
+                "{}  {} of {} to {}",
                 paint.good("REFUSED"),
-                counted(*jobs, "write"),
+                counted(*jobs, "late write"),
                 paint.name(worker),
                 list(partitions)
             )],
             Event::Landed { worker, jobs, partitions } => vec![format!(
-                "{}  late {} of {} to {}, which others own",
+                "{}  {} of {} to {}, which another worker owns",
                 paint.bad("LANDED "),
-                counted(*jobs, "write"),
+                counted(*jobs, "late write"),
                 paint.name(worker),
                 list(partitions)
             )],

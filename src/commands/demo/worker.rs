@@ -27,6 +27,9 @@ fn settings(args: &DemoWorkerArgs) -> WorkerSettings {
     settings.ownership.drain = Duration::from_secs(3);
     settings.prove_every = Duration::from_millis(300);
     settings.lanes.running = 4;
+    // After an unclean take-over the jobs that may have been running are started with care: few, if few were known.
+    settings.lanes.held_jobs = 100;
+    settings.lanes.known_jobs = 200;
     settings.guards = Guards { row: !args.no_fence, deadline: false, let_go: false };
     settings
 }

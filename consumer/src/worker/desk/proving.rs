@@ -42,7 +42,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     /// One commit for all partitions that moved, or none of them: then it only proves.
     fn proof(&self) -> Option<Order> {
         let (member, generation) = self.ownership.membership()?.clone();
-        let moved = self.tenancies.iter().filter_map(|(&p, t)| Some((p, t.tenure, t.to_commit()?)));
+        let heeded = self.tenancies.iter().filter(|(p, _)| !self.unheeded.contains(p));
+        let moved = heeded.filter_map(|(&p, t)| Some((p, t.tenure, t.to_commit()?)));
         let tenures: Vec<_> = moved.collect();
         let offsets = tenures.iter().map(|&(partition, _, offset)| (partition, offset)).collect();
         let commit = Commit { member, generation, offsets };
@@ -96,8 +97,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 Err(CommitError::UnknownMember) => self.disowned(&commit),
                 Err(CommitError::NotOwner(partition)) => {
                     self.next_proof = now.plus(SOON);
-                    let actions = self.ownership.lost(&[partition]);
-                    self.carry_out(actions);
+                    self.lost(&[partition]);
                 }
                 Err(CommitError::Unavailable(error)) => {
                     self.is_away("the group", &error);
