@@ -3,6 +3,7 @@
 //! To add a command: its arguments in `cli/NAME.rs`, a variant of [`Command`], a line in [`COMMANDS_HELP`] (a test
 //! misses it), `commands/NAME.rs`, and an arm in `main.rs`.
 
+mod demo;
 mod enqueue;
 mod queue;
 mod units;
@@ -21,6 +22,7 @@ use crate::{
     telemetry::LogFormat,
 };
 
+pub(crate) use demo::{DemoArgs, DemoWorkerArgs};
 pub(crate) use enqueue::{EnqueueArgs, InputFormat};
 pub(crate) use queue::{CreateArgs, DescribeArgs, QueueArgs, QueueCommand};
 pub(crate) use units::{bytes_text, duration_text};
@@ -32,6 +34,9 @@ pub(crate) const DEFAULT_BROKER: &str = "sqlite:keylane.db";
 
 /// The commands as `keylane --help` lists them.
 const COMMANDS_HELP: &str = "\
+See it hold:
+  demo         Freeze one worker, kill another, and check that a ledger comes out right
+
 Queues and jobs:
   queue        Create, describe and list queues
   enqueue      Put jobs on a queue: a file, standard input, or one job
@@ -43,6 +48,7 @@ This program:
 
 const EXAMPLES: &str = "\
 Example:
+  keylane demo
   keylane queue create jobs --partitions 12
   keylane enqueue orders.ndjson --key /customer/id
   keylane queue describe jobs";
@@ -68,6 +74,11 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Freeze one worker, kill another, and check that a ledger comes out right
+    Demo(DemoArgs),
+    /// One of the demo's workers
+    #[command(hide = true)]
+    DemoWorker(DemoWorkerArgs),
     /// Put jobs on a queue: a file, standard input, or one job
     Enqueue(Box<EnqueueArgs>),
     /// Create, describe and list queues

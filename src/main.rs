@@ -34,6 +34,8 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
     let global = &cli.global;
     let mut output = Output::new(global.output);
     let code = match &cli.command {
+        Command::Demo(args) => commands::demo::run(args, global, &mut output),
+        Command::DemoWorker(args) => commands::demo::work(args, global),
         Command::Enqueue(args) => commands::enqueue::run(args, global, &mut output),
         Command::Queue(args) => commands::queue::run(args, global, &mut output),
         Command::Work(args) => commands::work::run(args, global, &mut output),

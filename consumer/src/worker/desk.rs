@@ -13,7 +13,7 @@ mod proving;
 mod writing;
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     mem,
     sync::Arc,
     time::Duration,
@@ -65,6 +65,8 @@ pub(crate) struct Desk<S: FencedStore, H> {
     ownership: Ownership,
     lanes: Lanes<Arc<Job>>,
     tenancies: HashMap<Partition, Tenancy>,
+    /// Lost, and worked on all the same: only where the guard that lets go was taken away.
+    unheeded: HashSet<Partition>,
     /// Since when partitions wait for their claim.
     assigned_at: HashMap<Partition, BootTime>,
     /// With which owner each partition's latest claim was asked.
@@ -143,6 +145,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             runner,
             notices,
             tenancies: HashMap::new(),
+            unheeded: HashSet::new(),
             assigned_at: HashMap::new(),
             owners: HashMap::new(),
             running: HashMap::new(),

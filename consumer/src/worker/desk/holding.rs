@@ -65,10 +65,15 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
 
     /// The group took partitions without asking.
     pub(super) fn lost(&mut self, partitions: &[Partition]) {
+        let held = partitions.iter().copied().filter(|p| self.tenancies.contains_key(p));
         if !self.settings.guards.let_go {
-            return;
+            // What runs goes on until the store refuses it; what it refused already is over.
+            self.unheeded.extend(held);
+            let bare: Vec<_> = partitions.iter().copied().filter(|p| !self.tenancies.contains_key(p)).collect();
+            let actions = self.ownership.lost(&bare);
+            return self.carry_out(actions);
         }
-        let held: Vec<_> = partitions.iter().copied().filter(|p| self.tenancies.contains_key(p)).collect();
+        let held: Vec<_> = held.collect();
         if !held.is_empty() {
             (self.notices)(Notice::Lost(held));
         }
@@ -186,6 +191,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         self.for_clerk.push_back(clerk::Order::Look { partitions: vec![partition], anyway: true });
         self.control.resume(partition, tenancy.watermark.position());
         self.tenancies.insert(partition, tenancy);
+        self.unheeded.remove(&partition);
         let after = self.assigned_at.remove(&partition).map(|at| self.clock.now().since(at)).unwrap_or_default();
         (self.notices)(Notice::TookOver { partition, after, clean });
     }

@@ -220,7 +220,11 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 (self.notices)(Notice::WriteRefused { partition, jobs: batch.jobs.len() });
                 let held = self.tenancies.get(&partition).filter(|t| Arc::ptr_eq(&t.fence, &batch.fence));
                 if let Some(tenure) = held.map(|t| t.tenure) {
-                    let actions = self.ownership.fenced(self.clock.now(), partition, tenure);
+                    let actions = if self.unheeded.remove(&partition) {
+                        self.ownership.lost(&[partition])
+                    } else {
+                        self.ownership.fenced(self.clock.now(), partition, tenure)
+                    };
                     self.carry_out(actions);
                 }
             }
