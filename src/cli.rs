@@ -5,7 +5,11 @@
 
 mod demo;
 mod enqueue;
+mod fence;
 mod queue;
+mod results;
+mod retry;
+mod status;
 mod units;
 mod url;
 mod work;
@@ -24,7 +28,11 @@ use crate::{
 
 pub(crate) use demo::{DemoArgs, DemoWorkerArgs};
 pub(crate) use enqueue::{EnqueueArgs, InputFormat};
+pub(crate) use fence::{FenceArgs, FenceCommand, ShowArgs};
 pub(crate) use queue::{CreateArgs, DescribeArgs, QueueArgs, QueueCommand};
+pub(crate) use results::ResultsArgs;
+pub(crate) use retry::RetryArgs;
+pub(crate) use status::StatusArgs;
 pub(crate) use units::{bytes_text, duration_text};
 pub(crate) use url::{BrokerUrl, StoreUrl};
 pub(crate) use work::{Builtin, WorkArgs};
@@ -42,6 +50,12 @@ Queues and jobs:
   enqueue      Put jobs on a queue: a file, standard input, or one job
   work         Run jobs, one at a time a key, and write results under the fence
 
+Looking and steering:
+  status       Who holds what, what stands still, what waits
+  results      Read what jobs left, as NDJSON
+  retry        Let stopped keys go on
+  fence        Show who claimed each partition in the store
+
 This program:
   completions  Print a shell's completion script
   help         Show the help of a command";
@@ -51,7 +65,8 @@ Example:
   keylane demo
   keylane queue create jobs --partitions 12
   keylane enqueue orders.ndjson --key /customer/id
-  keylane queue describe jobs";
+  keylane work --exec python3 handler.py
+  keylane status";
 
 /// A key-partitioned work queue without shared leases: a stale worker's write cannot land.
 #[derive(Debug, Parser)]
@@ -83,6 +98,14 @@ pub(crate) enum Command {
     Enqueue(Box<EnqueueArgs>),
     /// Create, describe and list queues
     Queue(QueueArgs),
+    /// Show who holds what, what stands still and what waits
+    Status(StatusArgs),
+    /// Read the results of jobs, one JSON object a line
+    Results(ResultsArgs),
+    /// Let stopped keys go on
+    Retry(RetryArgs),
+    /// Look at the fence: who claimed each partition in the store
+    Fence(FenceArgs),
     /// Run jobs: own partitions, call a program for each job, write its result under the fence
     Work(Box<WorkArgs>),
     /// Print a shell's completion script

@@ -73,6 +73,11 @@ impl Output {
         self.format == Format::Json
     }
 
+    /// Whether a person looks at it as it comes.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
     /// One line of text, made printable.
     pub(crate) fn line(&mut self, text: &str) -> Result<(), Failure> {
         let printed = writeln!(self.stream, "{}", printable(text));

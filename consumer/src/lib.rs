@@ -14,6 +14,7 @@ pub mod notice;
 pub mod ownership;
 pub mod retry;
 pub mod store;
+pub mod view;
 pub mod watermark;
 pub mod worker;
 

@@ -288,6 +288,8 @@ pub struct StoppedKey {
     pub since: Timestamp,
     /// Raised at each change of the row; a release names the one it read.
     pub version: u64,
+    /// A person let it go on, and no worker runs it yet.
+    pub released: bool,
 }
 
 /// What a write did in one partition.
@@ -323,6 +325,8 @@ pub struct PartitionOverview {
     pub claimed_at: Option<Timestamp>,
     /// Whether the row is closed to claims.
     pub closed: bool,
+    /// Whether that worker gave the partition back in order: then it claims it no more.
+    pub handed_over: bool,
     /// What is done.
     pub done: Progress,
     /// Keys that stand still, also those released but not running yet.

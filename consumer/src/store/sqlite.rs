@@ -103,7 +103,7 @@ impl SqliteStore {
         if !self.path.exists() {
             return Ok(None);
         }
-        let connection = self.connect()?;
+        let connection = open(&self.path, Purpose::StoreToRead, self.patience)?;
         Ok(schema::is_there(&connection)?.then_some(connection))
     }
 }

@@ -398,13 +398,20 @@ fn an_overview_shows_an_expired_member_and_does_not_expel_it() {
         worker: "host/7".into(),
         member_for: Some(Duration::from_secs(5)),
         session_left: Some(Duration::from_secs(10)),
+        session: SESSION,
+        silent_for: Duration::from_secs(5),
         partitions: vec![P0, P1],
         revoking: vec![],
     };
     assert_eq!(seen.members, [member.clone()]);
     assert_eq!(seen.committed, [(P0, None), (P1, Some(Offset(4)))].into());
     folder.clock.advance(SESSION);
-    member = MemberOverview { member_for: Some(Duration::from_secs(20)), session_left: None, ..member };
+    member = MemberOverview {
+        member_for: Some(Duration::from_secs(20)),
+        session_left: None,
+        silent_for: Duration::from_secs(20),
+        ..member
+    };
     for _ in 0..2 {
         seen = reader.overview().unwrap();
         assert_eq!(seen.members, [member.clone()]);
