@@ -3,6 +3,7 @@
 //! To add a command: its arguments in `cli/NAME.rs`, a variant of [`Command`], a line in [`COMMANDS_HELP`] (a test
 //! misses it), `commands/NAME.rs`, and an arm in `main.rs`.
 
+mod bench;
 mod enqueue;
 mod queue;
 mod units;
@@ -21,6 +22,7 @@ use crate::{
     telemetry::LogFormat,
 };
 
+pub(crate) use bench::{BenchArgs, BenchCommand, Figure, LocalArgs};
 pub(crate) use enqueue::{EnqueueArgs, InputFormat};
 pub(crate) use queue::{CreateArgs, DescribeArgs, QueueArgs, QueueCommand};
 pub(crate) use units::{bytes_text, duration_text};
@@ -38,6 +40,7 @@ Queues and jobs:
   work         Run jobs, one at a time a key, and write results under the fence
 
 This program:
+  bench        Measure it on this machine
   completions  Print a shell's completion script
   help         Show the help of a command";
 
@@ -74,6 +77,8 @@ pub(crate) enum Command {
     Queue(QueueArgs),
     /// Run jobs: own partitions, call a program for each job, write its result under the fence
     Work(Box<WorkArgs>),
+    /// Measure this program on this machine
+    Bench(BenchArgs),
     /// Print a shell's completion script
     #[command(after_help = "Example:\n  keylane completions bash > ~/.local/share/bash-completion/completions/keylane")]
     Completions(CompletionsArgs),

@@ -34,6 +34,7 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
     let global = &cli.global;
     let mut output = Output::new(global.output);
     let code = match &cli.command {
+        Command::Bench(args) => commands::bench::run(args, global, &mut output),
         Command::Enqueue(args) => commands::enqueue::run(args, global, &mut output),
         Command::Queue(args) => commands::queue::run(args, global, &mut output),
         Command::Work(args) => commands::work::run(args, global, &mut output),
