@@ -3,6 +3,7 @@
 //! To add a command: its arguments in `cli/NAME.rs`, a variant of [`Command`], a line in [`COMMANDS_HELP`] (a test
 //! misses it), `commands/NAME.rs`, and an arm in `main.rs`.
 
+mod bench;
 mod demo;
 mod enqueue;
 mod fence;
@@ -26,6 +27,7 @@ use crate::{
     telemetry::LogFormat,
 };
 
+pub(crate) use bench::{BenchArgs, BenchCommand, Figure, LocalArgs};
 pub(crate) use demo::{DemoArgs, DemoWorkerArgs};
 pub(crate) use enqueue::{EnqueueArgs, InputFormat};
 pub(crate) use fence::{FenceArgs, FenceCommand, ShowArgs};
@@ -57,6 +59,7 @@ Looking and steering:
   fence        Show who claimed each partition in the store
 
 This program:
+  bench        Measure it on this machine
   completions  Print a shell's completion script
   help         Show the help of a command";
 
@@ -108,6 +111,8 @@ pub(crate) enum Command {
     Fence(FenceArgs),
     /// Run jobs: own partitions, call a program for each job, write its result under the fence
     Work(Box<WorkArgs>),
+    /// Measure this program on this machine
+    Bench(BenchArgs),
     /// Print a shell's completion script
     #[command(after_help = "Example:\n  keylane completions bash > ~/.local/share/bash-completion/completions/keylane")]
     Completions(CompletionsArgs),

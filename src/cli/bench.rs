@@ -1,0 +1,75 @@
+//! Arguments of `keylane bench`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum, builder::FalseyValueParser};
+
+/// Arguments of `bench`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) command: BenchCommand,
+}
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Measure the embedded engine against bare SQLite on this machine's disk
+    #[command(after_help = LOCAL_HELP)]
+    Local(LocalArgs),
+}
+
+const LOCAL_HELP: &str = "\
+Examples:
+  keylane bench local --quick
+  keylane bench local --figure enqueue --figure noop --rounds 9 --folder /var/tmp
+  keylane bench local -o json | jq '.rows[] | {figure, what, ratio, met}'
+
+Each ratio is measured in one run, side by side in alternating rounds, on the same disk with the same durability. What the
+figures mean: docs/benchmarks.md. An aim that is missed is shown, and is no error.";
+
+/// What `bench local` can measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Figure {
+    /// Jobs onto the log, against bare inserts of the same rows
+    Enqueue,
+    /// A whole worker with a handler that does nothing, against the same bare inserts
+    Noop,
+    /// The worker's own work alone: group and store in memory
+    Desk,
+    /// Whether this worker may act now: one look at the fence
+    Admit,
+    /// Memory of a worker while jobs wait
+    Memory,
+    /// Rates with few jobs in the file and with many
+    Growth,
+    /// A worker whose jobs leave a result, or an effect of one row
+    Writes,
+}
+
+/// Arguments of `bench local`.
+#[derive(Debug, Args)]
+pub(crate) struct LocalArgs {
+    /// Measure this figure only; give it again for more [default: all]
+    #[arg(long, env = "KEYLANE_BENCH_FIGURE", hide_env_values = true, value_enum, value_name = "NAME")]
+    #[arg(value_delimiter = ',')]
+    pub(crate) figure: Vec<Figure>,
+
+    /// Smaller rounds, and 1 million jobs instead of 10 in the growing file
+    #[arg(long, env = "KEYLANE_BENCH_QUICK", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    pub(crate) quick: bool,
+
+    /// Rounds of each side; the median counts
+    #[arg(long, env = "KEYLANE_BENCH_ROUNDS", hide_env_values = true, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) rounds: u32,
+
+    /// Jobs in a round; what waits and grows is scaled with it [default: 200000, with --quick 50000]
+    #[arg(long, env = "KEYLANE_BENCH_JOBS", hide_env_values = true, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    pub(crate) jobs: Option<u64>,
+
+    /// Where to make the files; they are removed at the end [default: the folder for temporary files]
+    #[arg(long, env = "KEYLANE_BENCH_FOLDER", hide_env_values = true, value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+}
