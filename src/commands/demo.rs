@@ -61,8 +61,8 @@ pub(crate) fn run(args: &DemoArgs, global: &Global, output: &mut Output) -> Resu
 /// The whole story. Whatever ends it, the actors end with it.
 fn perform(play: &mut Play<'_>, scene: &stage::Scene, fenced: bool) -> Result<(), Failure> {
     play.start_actors(scene, fenced)?;
-    play.until("all three workers hold partitions and apply events", STEP, |sight| {
-        Role::ALL.iter().all(|&role| sight.holds(role) && sight.applied(role) > 50)
+    play.until("all three workers have their share of the partitions and apply events", STEP, |sight| {
+        Role::ALL.iter().all(|&role| sight.partitions_of(role).len() == sight.share() && sight.applied(role) > 50)
     })?;
     let theirs = play.freeze(FROZEN)?;
     play.until("another worker owns every partition of the frozen one", STEP, |sight| {

@@ -120,6 +120,7 @@ impl<'a> Play<'a> {
             if self.watch().writers_are_free()? {
                 // What it held when it stopped, not when it was last looked at.
                 self.look()?;
+                self.tell_owners()?;
                 let partitions = self.seen.partitions_of(role);
                 self.story.tell(&Event::Frozen { worker: role, partitions: &partitions })?;
                 return Ok(partitions);

@@ -42,6 +42,11 @@ impl Sight {
         (0_u32..).zip(&self.owners).filter(|(_, owner)| **owner == Some(role)).map(|(p, _)| p).collect()
     }
 
+    /// How many partitions each worker has when nobody is missing.
+    pub(super) fn share(&self) -> usize {
+        self.owners.len() / Role::ALL.len()
+    }
+
     pub(super) fn holds(&self, role: Role) -> bool {
         self.owners.contains(&Some(role))
     }
