@@ -22,7 +22,7 @@ looked at is left alone and named: then the code is 1. A key that is not stopped
 pub(crate) struct RetryArgs {
     /// The stopped keys, as 'keylane status' names them: text, or hex: and the bytes
     #[arg(value_name = "KEY", value_parser = parsed::<JobKey>, required_unless_present = "all")]
-    #[arg(conflicts_with = "all")]
+    #[arg(conflicts_with_all = ["all", "reason"])]
     pub(crate) keys: Vec<JobKey>,
 
     /// Every stopped key of the queue
@@ -30,7 +30,7 @@ pub(crate) struct RetryArgs {
     pub(crate) all: bool,
 
     /// With --all: only keys that this rule stopped
-    #[arg(long, value_enum, value_name = "RULE", requires = "all")]
+    #[arg(long, value_enum, value_name = "RULE")]
     pub(crate) reason: Option<Rule>,
 
     /// Say what would be released, and release nothing

@@ -18,6 +18,7 @@ pub(crate) fn run(args: &RetryArgs, global: &Global, output: &mut Output) -> Res
     let mut eye = Eye::open(global)?;
     let picture = eye.look()?;
     let asked = asked_for(args, &picture);
+    tracing::debug!(keys = asked.len(), "looked at the stopped keys");
     if !args.all && asked.iter().all(|(_, found)| found.is_none()) {
         return Err(not_stopped(&args.keys, global));
     }

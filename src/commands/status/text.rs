@@ -132,6 +132,7 @@ fn one_stopped(
 ) -> Result<(), Failure> {
     let since = since(key.since, report.picture.at);
     let waiting = match behind {
+        Some(0) => "no job waits behind it".to_owned(),
         Some(1) => "1 job waits behind it".to_owned(),
         Some(jobs) => format!("{} wait behind it", counted(jobs, "job")),
         None => "too many jobs behind it to count".to_owned(),
