@@ -122,7 +122,7 @@ impl Actor {
         let failure = Failure::new(Code::Failed, format!("{} ended by itself", self.role));
         let words = std::fs::read_to_string(&self.log).unwrap_or_default();
         let last: Vec<&str> = words.lines().rev().take(4).collect();
-        Err(last.into_iter().rev().fold(failure, |failure, line| failure.cause(line)))
+        Err(last.into_iter().rev().fold(failure, Failure::cause))
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Failure> {
