@@ -65,7 +65,7 @@ fn a_quiet_demo_says_only_the_verdict_and_keeps_its_folder_if_asked() {
     assert!(text.contains("4,327  of 4,327 events applied exactly once"), "{text}");
     assert!(!text.contains('\x1b'), "no colour off a terminal: {text}");
     let folder = PathBuf::from(text.lines().last().unwrap().trim());
-    assert_eq!(folders(&place), [folder.clone()]);
+    assert_eq!(folders(&place), std::slice::from_ref(&folder));
     assert!(!place.path().join("mine.db").exists());
     let ledger = Connection::open(folder.join("ledger.db")).unwrap();
     let rows: u64 = ledger.query_row("SELECT count(*) FROM journal", [], |row| row.get(0)).unwrap();
