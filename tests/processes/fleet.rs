@@ -114,6 +114,12 @@ impl Fleet {
         Worker { child, name: name.to_owned(), out, err }
     }
 
+    /// Whether somebody is inside a transaction that writes, to the queue or to the store.
+    pub(crate) fn is_locked(&self) -> bool {
+        pause(Duration::from_millis(5));
+        is_locked(&self.file("keylane.db")) || is_locked(&self.file("store.db"))
+    }
+
     /// Everything that landed, in that order.
     pub(crate) fn landed(&self) -> Vec<Landed> {
         let store = self.store();
@@ -178,6 +184,13 @@ pub(crate) fn open(path: &Path) -> Connection {
     connection
 }
 
+/// Whether somebody is inside a transaction that writes to the file.
+pub(crate) fn is_locked(path: &Path) -> bool {
+    let file = Connection::open(path).unwrap();
+    file.busy_timeout(Duration::ZERO).unwrap();
+    file.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err()
+}
+
 pub(crate) fn judge(enqueued: &[(u32, u64)], landed: &[Landed]) -> Result<(), String> {
     let mut times: BTreeMap<(u32, u64), usize> = enqueued.iter().map(|&place| (place, 0)).collect();
     let mut last: BTreeMap<&str, u64> = BTreeMap::new();
@@ -202,6 +215,17 @@ pub(crate) fn judge(enqueued: &[(u32, u64)], landed: &[Landed]) -> Result<(), St
 impl Worker {
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Freezes it if this holds then; else it goes on.
+    pub(crate) fn freeze_if(&self, holds: impl FnOnce() -> bool) -> bool {
+        self.signal(Signal::STOP);
+        let frozen = holds();
+        if !frozen {
+            self.signal(Signal::CONT);
+            pause(Duration::from_millis(3));
+        }
+        frozen
     }
 
     pub(crate) fn pid(&self) -> Pid {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::{
-    fleet::{Fleet, Worker},
+    fleet::{Fleet, Worker, is_locked},
     journal,
     process::{pause, wait_until},
 };
@@ -23,7 +23,7 @@ fn a_worker_that_was_frozen_past_its_session_writes_nothing_and_joins_anew() {
     let mut a = fleet.start("a", &script);
     wait_until("a has begun", || journal::begun(&fleet.file("journal"), "a") == 1);
 
-    a.signal(Signal::STOP);
+    wait_until("a is frozen outside of a transaction", || a.freeze_if(|| !fleet.is_locked()));
     // Its handler is another process: it finishes, and the answer waits for the thaw.
     std::fs::remove_file(fleet.file("hold-a")).unwrap();
     let mut b = fleet.start("b", &script);
@@ -48,7 +48,7 @@ fn a_worker_that_was_frozen_past_its_session_writes_nothing_and_joins_anew() {
     wait_until("all is done", || fleet.count() == 52);
     a.signal(Signal::TERM);
     assert_eq!(a.wait_end(Duration::from_secs(30)), 0, "{}", fleet.report());
-    // Its answer came too late: dropped when it was read, or never read.
+    // Its answer came too late: it was never read, or it is told and counted that it was dropped.
     assert_eq!(a.summary()["refused"], a.told("late_result_dropped"), "{}", fleet.report());
     fleet.judge().unwrap_or_else(|broken| panic!("{broken}\n{}", fleet.report()));
 }
@@ -92,24 +92,18 @@ fn frozen_inside_a_transaction(relieve: impl FnOnce(&mut Worker)) {
         jobs
     };
     let mut all = enqueue(&fleet);
-    let store = fleet.store();
-    store.busy_timeout(Duration::ZERO).unwrap();
-    let is_locked = || store.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err();
     wait_until("one is frozen while it holds the store's lock", || {
         if fleet.count() + 100 > all {
             all = enqueue(&fleet);
         }
-        workers[0].signal(Signal::STOP);
-        // It may be the other one that holds it: then it is over soon.
-        let caught = (0..40).all(|_| {
-            pause(Duration::from_millis(5));
-            is_locked()
-        });
-        if !caught {
-            workers[0].signal(Signal::CONT);
-            pause(Duration::from_millis(3));
-        }
-        caught
+        // If it is the other one that holds it, that is over soon.
+        workers[0].freeze_if(|| {
+            let held = || {
+                pause(Duration::from_millis(5));
+                is_locked(&fleet.file("store.db"))
+            };
+            (0..40).all(|_| held())
+        })
     });
     let other = &workers[1];
     wait_until("the other says that the store is away", || other.told("away") > 0);

@@ -204,6 +204,15 @@ impl Rig {
         }
     }
 
+    /// Whether nobody is inside a transaction that writes.
+    pub(crate) fn nobody_writes(&self) -> bool {
+        [self.path(), self.store_path()].iter().all(|path| {
+            let file = Connection::open(path).unwrap();
+            file.busy_timeout(Duration::ZERO).unwrap();
+            file.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok()
+        })
+    }
+
     /// In the order in which the effects were committed.
     pub(crate) fn told(&self) -> Vec<Told> {
         let file = self.store_file();

@@ -203,7 +203,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         tenancy.cancel.cancel();
         self.lanes.close(partition);
         let dropped = self.outbox.forget(partition);
-        self.dropped(dropped);
+        self.dropped(partition, dropped);
         self.failures.retain(|ticket, _| ticket.partition != partition);
         if self.ownership.holding(partition, tenure) == Some(Holding::Closing) {
             // The drain's bound is over. Kept for its last acts, which are the prover's.

@@ -228,7 +228,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                     self.carry_out(actions);
                 }
             }
-            Fenced::GivenUp | Fenced::Ending => self.dropped(batch.jobs.iter().map(|job| job.job.id.clone()).collect()),
+            Fenced::GivenUp | Fenced::Ending => self.dropped(partition, batch.jobs.iter().map(|job| job.job.id.clone()).collect()),
         }
     }
 
@@ -237,16 +237,18 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         if self.tenancies.get(&partition).is_some_and(|t| Arc::ptr_eq(&t.fence, &batch.fence)) {
             self.outbox.put_back(batch);
         } else {
-            self.dropped(batch.jobs.iter().map(|job| job.job.id.clone()).collect());
+            self.dropped(partition, batch.jobs.iter().map(|job| job.job.id.clone()).collect());
         }
     }
 
-    /// Finished jobs that are not written any more. A worker that ends names them; in one that goes on they are counted.
-    pub(super) fn dropped(&mut self, jobs: Vec<JobId>) {
+    /// Finished jobs that are not written any more. A worker that ends names them; one that goes on tells and counts them.
+    pub(super) fn dropped(&mut self, partition: Partition, jobs: Vec<JobId>) {
         if self.end_by.is_some() {
-            self.summary.cut_short.extend(jobs);
-        } else {
-            self.summary.refused += jobs.len() as u64;
+            return self.summary.cut_short.extend(jobs);
+        }
+        self.summary.refused += jobs.len() as u64;
+        for _ in jobs {
+            (self.notices)(Notice::LateResultDropped { partition });
         }
     }
 }

@@ -252,6 +252,8 @@ fn a_file_that_is_locked_for_seconds_makes_polls_unavailable_and_costs_nothing_e
         }
     };
     assert!(error.is_transient(), "{error:?}");
+    let again = group.poll(Duration::from_millis(100), &mut |event| panic!("{event:?}"));
+    assert!(again.is_err(), "it is away until it answers, not back in between");
     lock.execute_batch("COMMIT").unwrap();
     assert_eq!(turn(&mut group).len(), 0);
     commit(&group, &me, &[(P0, 1)]).unwrap();
