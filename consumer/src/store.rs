@@ -244,6 +244,17 @@ pub struct StopReason {
 /// Longest reason that is kept, in bytes; longer ones are cut with a mark.
 pub const MAX_REASON_BYTES: usize = 4_096;
 
+/// The text, or as much of it as fits [`MAX_REASON_BYTES`] with a mark where it was cut.
+pub fn cut(text: &str) -> Box<str> {
+    const MARK: &str = "… (cut)";
+    if text.len() <= MAX_REASON_BYTES {
+        return text.into();
+    }
+    let most = MAX_REASON_BYTES - MARK.len();
+    let end = (0..=most).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+    format!("{}{MARK}", &text[..end]).into()
+}
+
 /// Which rule stopped a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StopRule {

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 use super::{SqliteSession, SqliteStore, cannot, guard::Ours, int, scope::Scope, uint};
 use crate::{
     error::{Detail, Error},
-    store::{JobWrite, MAX_REASON_BYTES, StopReason, StopRule, StoppedKey},
+    store::{JobWrite, StopReason, StopRule, StoppedKey, cut},
 };
 
 const COLUMNS: &str = "key, offset, job_id, attempts, rule, reason, since, version, released";
@@ -168,15 +168,4 @@ fn read(row: &Row<'_>) -> Result<StoppedKey, Box<dyn std::error::Error + Send + 
 fn next_version(tx: &Connection, ours: &Ours, scope: &Scope) -> rusqlite::Result<i64> {
     let sql = "UPDATE keylane_scope SET versions = versions + 1 WHERE scope = ?1 RETURNING versions";
     ours.prepare(tx, sql)?.query_row([scope.id], |row| row.get(0))
-}
-
-/// At most [`MAX_REASON_BYTES`], between two characters, with a mark where something is missing.
-fn cut(text: &str) -> String {
-    const MARK: &str = "…";
-    if text.len() <= MAX_REASON_BYTES {
-        return text.to_owned();
-    }
-    let most = MAX_REASON_BYTES - MARK.len();
-    let end = (0..=most).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
-    format!("{}{MARK}", &text[..end])
 }

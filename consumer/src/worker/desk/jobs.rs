@@ -16,7 +16,7 @@ use crate::{
     lanes::{LaneAction, Start, Tenure, Ticket},
     notice::Notice,
     retry::Decision,
-    store::{FencedStore, JobWrite, MAX_REASON_BYTES, Quarantined, StopReason, StopRule, Write},
+    store::{FencedStore, JobWrite, Quarantined, StopReason, StopRule, Write, cut},
     worker::{clerk, runner::Ended, tenancy::Tenancy},
 };
 
@@ -89,7 +89,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 Err(error) => error.detail().chain(),
             };
             (self.notices)(Notice::Quarantined { partition, offset, reason: reason.clone() });
-            self.outbox.quarantine(partition, Quarantined { offset, key, reason: cut(reason) });
+            self.outbox.quarantine(partition, Quarantined { offset, key, reason: cut(&reason) });
         }
         if let Some(tenancy) = self.tenancies.get_mut(&partition) {
             tenancy.watermark.advance(position);
@@ -260,7 +260,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 self.set_timer(self.clock.now().plus(after), Timer::Retry(ticket));
                 self.keys_waiting.insert(ticket, key.clone());
                 self.summary.retried += 1;
-                (self.notices)(Notice::WillRetry { job, key, attempt, after, reason: cut(reason).into() });
+                (self.notices)(Notice::WillRetry { job, key, attempt, after, reason: cut(&reason).into() });
             }
         }
     }
@@ -273,7 +273,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     }
 
     fn stop_key(&mut self, ticket: Ticket, rule: StopRule, text: String) {
-        self.write(ticket, Write::Stop(StopReason { rule, text: cut(text) }));
+        self.write(ticket, Write::Stop(StopReason { rule, text: cut(&text) }));
     }
 
     /// Puts a finished job in the outbox; it stays at the head of its lane until it is written.
@@ -346,18 +346,4 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             }
         }
     }
-}
-
-/// At most [`MAX_REASON_BYTES`], with a mark where it was cut.
-fn cut(mut text: String) -> Box<str> {
-    if text.len() > MAX_REASON_BYTES {
-        let mark = " … (cut)";
-        let mut end = MAX_REASON_BYTES - mark.len();
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
-        text.push_str(mark);
-    }
-    text.into()
 }
