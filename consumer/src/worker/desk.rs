@@ -182,6 +182,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             self.notice_standing(now);
             self.start_jobs(now);
             self.send_writes(mail, now);
+            self.runner.set_off();
             self.settle_drains();
             self.send_proofs(mail, now);
             self.send_clerk(mail, now);
