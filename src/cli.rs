@@ -4,8 +4,13 @@
 //! misses it), `commands/NAME.rs`, and an arm in `main.rs`.
 
 mod bench;
+mod demo;
 mod enqueue;
+mod fence;
 mod queue;
+mod results;
+mod retry;
+mod status;
 mod units;
 mod url;
 mod work;
@@ -23,8 +28,13 @@ use crate::{
 };
 
 pub(crate) use bench::{BenchArgs, BenchCommand, Figure, LocalArgs};
+pub(crate) use demo::{DemoArgs, DemoWorkerArgs};
 pub(crate) use enqueue::{EnqueueArgs, InputFormat};
+pub(crate) use fence::{FenceArgs, FenceCommand, ShowArgs};
 pub(crate) use queue::{CreateArgs, DescribeArgs, QueueArgs, QueueCommand};
+pub(crate) use results::ResultsArgs;
+pub(crate) use retry::RetryArgs;
+pub(crate) use status::StatusArgs;
 pub(crate) use units::{bytes_text, duration_text};
 pub(crate) use url::{BrokerUrl, StoreUrl};
 pub(crate) use work::{Builtin, WorkArgs};
@@ -34,10 +44,19 @@ pub(crate) const DEFAULT_BROKER: &str = "sqlite:keylane.db";
 
 /// The commands as `keylane --help` lists them.
 const COMMANDS_HELP: &str = "\
+See it hold:
+  demo         Freeze one worker, kill another, and check that a ledger comes out right
+
 Queues and jobs:
   queue        Create, describe and list queues
   enqueue      Put jobs on a queue: a file, standard input, or one job
   work         Run jobs, one at a time a key, and write results under the fence
+
+Looking and steering:
+  status       Who holds what, what stands still, what waits
+  results      Read what jobs left, as NDJSON
+  retry        Let stopped keys go on
+  fence        Show who claimed each partition in the store
 
 This program:
   bench        Measure it on this machine
@@ -46,9 +65,11 @@ This program:
 
 const EXAMPLES: &str = "\
 Example:
+  keylane demo
   keylane queue create jobs --partitions 12
   keylane enqueue orders.ndjson --key /customer/id
-  keylane queue describe jobs";
+  keylane work --exec python3 handler.py
+  keylane status";
 
 /// A key-partitioned work queue without shared leases: a stale worker's write cannot land.
 #[derive(Debug, Parser)]
@@ -71,10 +92,23 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Freeze one worker, kill another, and check that a ledger comes out right
+    Demo(DemoArgs),
+    /// One of the demo's workers
+    #[command(hide = true)]
+    DemoWorker(DemoWorkerArgs),
     /// Put jobs on a queue: a file, standard input, or one job
     Enqueue(Box<EnqueueArgs>),
     /// Create, describe and list queues
     Queue(QueueArgs),
+    /// Show who holds what, what stands still and what waits
+    Status(StatusArgs),
+    /// Read the results of jobs, one JSON object a line
+    Results(ResultsArgs),
+    /// Let stopped keys go on
+    Retry(RetryArgs),
+    /// Look at the fence: who claimed each partition in the store
+    Fence(FenceArgs),
     /// Run jobs: own partitions, call a program for each job, write its result under the fence
     Work(Box<WorkArgs>),
     /// Measure this program on this machine

@@ -2,6 +2,11 @@
 
 pub(crate) mod bench;
 pub(crate) mod completions;
+pub(crate) mod demo;
 pub(crate) mod enqueue;
+pub(crate) mod fence;
 pub(crate) mod queue;
+pub(crate) mod results;
+pub(crate) mod retry;
+pub(crate) mod status;
 pub(crate) mod work;

@@ -104,6 +104,11 @@ impl Failure {
         self.code
     }
 
+    /// What went wrong, in one line.
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+
     pub(crate) fn remedy_text(&self) -> Option<&str> {
         self.remedy.as_deref()
     }

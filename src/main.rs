@@ -34,9 +34,15 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
     let global = &cli.global;
     let mut output = Output::new(global.output);
     let code = match &cli.command {
+        Command::Demo(args) => commands::demo::run(args, global, &mut output),
+        Command::DemoWorker(args) => commands::demo::work(args, global),
         Command::Bench(args) => commands::bench::run(args, global, &mut output),
         Command::Enqueue(args) => commands::enqueue::run(args, global, &mut output),
+        Command::Fence(args) => commands::fence::run(args, global, &mut output),
         Command::Queue(args) => commands::queue::run(args, global, &mut output),
+        Command::Results(args) => commands::results::run(args, global, &mut output),
+        Command::Retry(args) => commands::retry::run(args, global, &mut output),
+        Command::Status(args) => commands::status::run(args, global, &mut output),
         Command::Work(args) => commands::work::run(args, global, &mut output),
         Command::Completions(args) => commands::completions::run(args, &mut output),
     }?;

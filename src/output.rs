@@ -73,6 +73,11 @@ impl Output {
         self.format == Format::Json
     }
 
+    /// Whether a person looks at it as it comes.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
     /// One line of text, made printable.
     pub(crate) fn line(&mut self, text: &str) -> Result<(), Failure> {
         let printed = writeln!(self.stream, "{}", printable(text));
@@ -82,6 +87,8 @@ impl Output {
     /// One JSON value on a line of its own.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string(value).expect("our own types always serialize");
+        // A program gets the text as it is; a terminal gets the same values.
+        let text = if self.is_terminal { escaped_json(&text) } else { text };
         let printed = writeln!(self.stream, "{text}");
         self.checked(printed)
     }
@@ -161,6 +168,19 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
+/// The same JSON with every such character as `\u....`: outside of strings there is none.
+fn escaped_json(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        if acts(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| escaped.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
+}
+
 /// Control characters, line and paragraph separators, marks of direction, and what has no width.
 fn acts(c: char) -> bool {
     c.is_control()
@@ -195,6 +215,14 @@ mod tests {
         assert_eq!(printable("plain ä 漢 'q'"), "plain ä 漢 'q'");
         assert_eq!(printable("a\x1b[31mb\r\nc\u{202e}d\u{9b}e"), "a\\u{1b}[31mb\\r\\nc\\u{202e}d\\u{9b}e");
         assert_eq!(printable("\u{2066}\u{feff}\u{e0041}\u{61c}"), "\\u{2066}\\u{feff}\\u{e0041}\\u{61c}");
+    }
+
+    #[test]
+    fn json_on_a_terminal_has_the_same_values_and_acts_no_more() {
+        let value = serde_json::json!({ "k\u{9b}": "a\u{202e}b\u{e0041}\u{7f}ä" });
+        let escaped = escaped_json(&value.to_string());
+        assert_eq!(escaped, r#"{"k\u009b":"a\u202eb\udb40\udc41\u007fä"}"#);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
     }
 
     #[test]

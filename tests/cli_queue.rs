@@ -1,5 +1,7 @@
 //! `keylane queue` and what every command has in common, as real processes.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 #[allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 mod process;
 

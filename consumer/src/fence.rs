@@ -223,6 +223,13 @@ impl Fence {
         Arc::new(Self { partition, token, given_up: AtomicBool::new(false), lease })
     }
 
+    /// For a claim that was granted too late to be used: good for one thing, to hand it over. Nothing ran under it, so no
+    /// deadline of the worker's matters; the row decides as always.
+    pub(crate) fn unused(partition: Partition, token: FenceToken) -> Arc<Self> {
+        let lease = Lease::with_guards(Clock::boot(), Duration::MAX, Guards { deadline: false, ..Guards::default() });
+        Self::raise(partition, token, lease)
+    }
+
     /// The partition it stands for.
     pub fn partition(&self) -> Partition {
         self.partition
@@ -287,3 +294,6 @@ impl Default for Guards {
         Self { row: true, deadline: true, let_go: true }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,8 +15,12 @@ mod numbers;
 pub mod ownership;
 pub mod retry;
 pub mod store;
+pub mod view;
 pub mod watermark;
 pub mod worker;
+
+#[cfg(test)]
+mod simulation;
 
 pub use error::Error;
 pub use fence::{Fence, FenceToken, Fenced, Generation, Permit};

@@ -3,13 +3,14 @@
 //! Why a commit is a proof: the group takes it only from a current member in the current generation, so one that
 //! succeeds proves that this member still owned its partitions when the call began. The deadline counts from there.
 //!
-//! 1. Nothing is read or run for a partition before its claim is granted, and each claim is a new [`Tenure`].
+//! 1. Nothing is read or run for a partition before its claim is granted, and each claim is a new [`Tenure`]. A claim
+//!    without an answer is asked again as the same one.
 //! 2. A claim carries the generation of the assignment that asked for it, never "the current one".
 //! 3. A partition that stays keeps its tenure when the generation moves on under it.
 //! 4. A partition is given back only when it is drained or the drain's bound is over, and after its last commit.
-//! 5. Word about a tenure that is over changes nothing.
+//! 5. Word about a tenure that is over changes nothing, nor does a proof of an earlier membership.
 //! 6. A refused claim fails closed. Whether this worker is stale or the group began anew is told by a proof, and the epoch
-//!    is never raised from here.
+//!    is never raised from here. Only a proof that began after the refusal tells it.
 
 use std::{collections::BTreeMap, mem, time::Duration};
 
@@ -54,14 +55,15 @@ pub enum Holding {
     /// The store refused; nothing runs.
     Refused(ClaimRefused),
     /// The store's row is ahead although the group took this member's commit: the group began anew. Only an operator's
-    /// `keylane fence reset` ends this.
+    /// `keylane fence reset` ends this; until then the claim is asked again and again.
     FenceAhead,
 }
 
 /// What the world outside has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Ask the store for the partition, not before `after` has passed.
+    /// Ask the store for the partition, not before `after` has passed. The same tenure again means that the store did not
+    /// answer: ask with the same [`crate::store::Candidate`], or a grant whose answer was lost stands in the way.
     Claim {
         /// Which.
         partition: Partition,
@@ -104,6 +106,8 @@ pub enum Action {
 pub struct Ownership {
     limits: OwnershipLimits,
     membership: Option<(MemberId, Generation)>,
+    /// The first generation of this membership: proofs from before it prove nothing for it.
+    joined: Option<Generation>,
     holdings: BTreeMap<Partition, Hold>,
     next_tenure: u64,
     ending: bool,
@@ -118,6 +122,8 @@ struct Hold {
     /// As it was when the partition was assigned.
     generation: Generation,
     state: Holding,
+    /// When the store's last refusal was read.
+    refused_at: BootTime,
 }
 
 impl Ownership {
@@ -126,6 +132,7 @@ impl Ownership {
         Self {
             limits,
             membership: None,
+            joined: None,
             holdings: BTreeMap::new(),
             next_tenure: 1,
             ending: false,
@@ -137,97 +144,123 @@ impl Ownership {
     /// The group gave partitions.
     pub fn assigned(&mut self, assignment: &Assignment) -> Vec<Action> {
         let mut actions = Vec::new();
-        self.membership = Some((assignment.member.clone(), assignment.generation));
+        self.join(assignment.member.clone(), assignment.generation);
         self.rejoining = false;
         if assignment.replaces_all {
             let gone: Vec<_> = self.holdings.keys().filter(|p| !assignment.partitions.contains(p)).copied().collect();
-            actions.extend(self.lost(&gone));
+            actions.extend(self.abandon(&gone));
         }
         for &partition in &assignment.partitions {
-            if self.ending {
-                actions.push(Action::Close { partition, tenure: None, clean: true });
-                continue;
-            }
-            if let Some(old) = self.holdings.get(&partition) {
-                // Given anew without having been asked back: it may have been somebody else's in between.
-                actions.push(Action::Abandon(partition, old.tenure));
-            }
-            actions.push(self.claim(partition, assignment.generation, Duration::ZERO));
+            // Given anew without having been asked back: it may have been somebody else's in between.
+            actions.extend(self.abandon(&[partition]));
+            actions.push(if self.ending {
+                Action::Close { partition, tenure: None, clean: true }
+            } else {
+                self.claim(partition, assignment.generation)
+            });
         }
+        actions.extend(self.leave_if_done());
         actions
     }
 
     /// The group's number moved on under partitions that stay.
     pub fn moved_on(&mut self, member: MemberId, generation: Generation) {
-        self.membership = Some((member, generation));
+        self.join(member, generation);
     }
 
     /// The store granted a claim.
     pub fn claim_granted(&mut self, partition: Partition, tenure: Tenure) -> Vec<Action> {
-        match self.hold(partition, tenure) {
-            Some(hold) if hold.state == Holding::Claiming => {
+        match self.asking(partition, tenure) {
+            Some(hold) => {
                 hold.state = Holding::Held;
                 // The commit that follows keeps the group from being deleted while it is empty, and proves.
                 vec![Action::Open(partition, tenure), Action::Prove]
             }
-            _ => Vec::new(),
+            None => Vec::new(),
         }
     }
 
-    /// The store refused a claim: fail closed, and find out by a proof what it means.
-    pub fn claim_refused(&mut self, partition: Partition, tenure: Tenure, why: ClaimRefused) -> Vec<Action> {
-        match self.hold(partition, tenure) {
-            Some(hold) if hold.state == Holding::Claiming => {
+    /// The store refused a claim, and its answer was read at `now`: fail closed, and find out by a proof what it means.
+    pub fn claim_refused(
+        &mut self,
+        now: BootTime,
+        partition: Partition,
+        tenure: Tenure,
+        why: ClaimRefused,
+    ) -> Vec<Action> {
+        match self.asking(partition, tenure) {
+            Some(hold) if hold.state == Holding::FenceAhead && why == ClaimRefused::RowAhead => {
+                vec![self.claim_again(partition)]
+            }
+            Some(hold) => {
                 hold.state = Holding::Refused(why);
+                hold.refused_at = now;
                 vec![Action::Prove]
             }
-            _ => Vec::new(),
+            None => Vec::new(),
         }
     }
 
-    /// The store did not answer a claim: try again as long as the partition is assigned.
+    /// The store did not answer a claim, so it may have been granted: ask the same again as long as the partition is
+    /// assigned.
     pub fn claim_failed(&mut self, partition: Partition, tenure: Tenure) -> Vec<Action> {
-        let again = self.limits.claim_again;
-        match self.hold(partition, tenure) {
-            Some(hold) if hold.state == Holding::Claiming => {
-                let generation = hold.generation;
-                vec![self.claim(partition, generation, again)]
-            }
-            _ => Vec::new(),
+        let after = self.limits.claim_again;
+        match self.asking(partition, tenure).map(|hold| hold.generation) {
+            Some(generation) => vec![self.ask(partition, tenure, generation, after)],
+            None => Vec::new(),
         }
     }
 
-    /// The store refused a write of a tenure that the group had not taken away: its row has another owner. Fail closed and
-    /// find out by a proof.
-    pub fn fenced(&mut self, partition: Partition, tenure: Tenure) -> Vec<Action> {
-        match self.hold(partition, tenure) {
-            Some(hold) => {
+    /// The store refused a write of this tenure at `now`: its row is another claim's, although the group has not taken the
+    /// partition away. Fail closed and find out by a proof: if this member is current, only a new assignment helps (an
+    /// operator reset the fence, or the store lost the claim).
+    pub fn fenced(&mut self, now: BootTime, partition: Partition, tenure: Tenure) -> Vec<Action> {
+        let Some(hold) = self.hold(partition, tenure) else { return Vec::new() };
+        match hold.state {
+            Holding::Held => {
                 hold.state = Holding::Refused(ClaimRefused::EqualGeneration);
+                hold.refused_at = now;
                 vec![Action::Abandon(partition, tenure), Action::Prove]
             }
-            None => Vec::new(),
+            Holding::Draining { .. } => {
+                hold.state = Holding::Closing;
+                let close = Action::Close { partition, tenure: Some(tenure), clean: false };
+                vec![Action::Abandon(partition, tenure), close]
+            }
+            Holding::Claiming | Holding::Closing | Holding::Refused(_) | Holding::FenceAhead => Vec::new(),
         }
     }
 
     /// A commit that began at `t0` succeeded in `generation`. Returns the deadline that it proves, and what follows for
     /// claims that were refused.
     pub fn proved(&mut self, t0: BootTime, generation: Generation) -> (BootTime, Vec<Action>) {
+        if self.joined.is_none_or(|joined| generation < joined) {
+            return (BootTime::ZERO, Vec::new());
+        }
         let until = t0.plus(self.limits.session.saturating_sub(self.limits.margin));
-        let again = self.limits.claim_again;
         let mut actions = Vec::new();
+        let mut ahead = Vec::new();
         let mut rejoin = false;
         for (&partition, hold) in &mut self.holdings {
             let Holding::Refused(why) = hold.state else { continue };
+            if t0 < hold.refused_at {
+                // It began before the row was read: the group may have moved on in between.
+                continue;
+            }
             if why == ClaimRefused::RowAhead && hold.generation == generation {
                 // My generation is current and the row is ahead of it: the group went back.
                 hold.state = Holding::FenceAhead;
-                actions.push(Action::FenceIsAhead(partition));
+                ahead.push(partition);
             } else {
                 rejoin = true;
             }
         }
+        for partition in ahead {
+            actions.push(Action::FenceIsAhead(partition));
+            actions.push(self.claim_again(partition));
+        }
         if rejoin && !mem::replace(&mut self.rejoining, true) {
-            actions.push(Action::Rejoin(again));
+            actions.push(Action::Rejoin(self.limits.claim_again));
         }
         (until, actions)
     }
@@ -235,6 +268,7 @@ impl Ownership {
     /// The group does not know this member any more: everything is lost.
     pub fn disowned(&mut self) -> Vec<Action> {
         self.membership = None;
+        self.joined = None;
         self.rejoining = false;
         let all: Vec<_> = self.holdings.keys().copied().collect();
         self.lost(&all)
@@ -247,10 +281,18 @@ impl Ownership {
 
     /// Partitions are gone without asking.
     pub fn lost(&mut self, partitions: &[Partition]) -> Vec<Action> {
-        let lost = partitions.iter().filter_map(|p| Some((*p, self.holdings.remove(p)?.tenure)));
-        let mut actions: Vec<_> = lost.map(|(partition, tenure)| Action::Abandon(partition, tenure)).collect();
+        let mut actions = self.abandon(partitions);
         actions.extend(self.leave_if_done());
         actions
+    }
+
+    /// The group refused a commit of this tenure, since the partition is another member's: no event of the group need ever
+    /// tell. Nothing if the tenure is over, so that late word does not take what was regained since.
+    pub fn not_owner(&mut self, partition: Partition, tenure: Tenure) -> Vec<Action> {
+        match self.hold(partition, tenure) {
+            Some(_) => self.lost(&[partition]),
+            None => Vec::new(),
+        }
     }
 
     /// Everything of a draining partition has ended and is written.
@@ -339,13 +381,49 @@ impl Ownership {
         self.holdings.get_mut(&partition).filter(|h| h.tenure == tenure)
     }
 
+    /// A hold that waits for the store's answer in this tenure.
+    fn asking(&mut self, partition: Partition, tenure: Tenure) -> Option<&mut Hold> {
+        self.hold(partition, tenure).filter(|h| matches!(h.state, Holding::Claiming | Holding::FenceAhead))
+    }
+
+    fn join(&mut self, member: MemberId, generation: Generation) {
+        if self.membership.as_ref().is_none_or(|(known, _)| *known != member) {
+            self.joined = Some(generation);
+        }
+        self.membership = Some((member, generation));
+    }
+
+    fn abandon(&mut self, partitions: &[Partition]) -> Vec<Action> {
+        let gone = partitions.iter().filter_map(|p| Some((*p, self.holdings.remove(p)?.tenure)));
+        gone.map(|(partition, tenure)| Action::Abandon(partition, tenure)).collect()
+    }
+
     /// A new tenure, at the generation of the assignment.
-    fn claim(&mut self, partition: Partition, generation: Generation, after: Duration) -> Action {
-        let tenure = Tenure(self.next_tenure);
-        self.next_tenure += 1;
-        self.holdings.insert(partition, Hold { tenure, generation, state: Holding::Claiming });
+    fn claim(&mut self, partition: Partition, generation: Generation) -> Action {
+        let tenure = self.fresh_tenure();
+        let hold = Hold { tenure, generation, state: Holding::Claiming, refused_at: BootTime::ZERO };
+        self.holdings.insert(partition, hold);
+        self.ask(partition, tenure, generation, Duration::ZERO)
+    }
+
+    /// Another claim while the row is ahead: an operator's reset lets it through.
+    fn claim_again(&mut self, partition: Partition) -> Action {
+        let tenure = self.fresh_tenure();
+        let hold = self.holdings.get_mut(&partition).expect("what was refused is assigned");
+        hold.tenure = tenure;
+        let generation = hold.generation;
+        self.ask(partition, tenure, generation, self.limits.claim_again)
+    }
+
+    fn ask(&self, partition: Partition, tenure: Tenure, generation: Generation, after: Duration) -> Action {
         let member = self.membership.as_ref().expect("partitions come to members only").0.clone();
         Action::Claim { partition, tenure, member, generation, after }
+    }
+
+    fn fresh_tenure(&mut self) -> Tenure {
+        let tenure = Tenure(self.next_tenure);
+        self.next_tenure += 1;
+        tenure
     }
 
     fn give_back(&mut self, now: BootTime, partition: Partition) -> Option<Action> {

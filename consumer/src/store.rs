@@ -61,20 +61,20 @@ pub trait StoreSession<S: FencedStore>: Send {
     /// [`Error::Unavailable`] (busy, full, away) is worth another try; never the job's fault.
     fn write(&mut self, batch: &mut [PartitionWrite<S>]) -> Result<Vec<PartitionWritten>, Error>;
 
-    /// Notes that this owner finished with the partition in order (drained, nothing left running), so that the next one
-    /// need not suspect any job of having killed a worker. Fenced like a write.
+    /// Notes that this owner gives the partition up alive, so that the next one need not suspect any job of having killed
+    /// it. Deaths that were counted before stay. Fenced like a write.
     ///
     /// # Errors
     /// As [`StoreSession::write`].
     fn hand_over(&mut self, fence: &Fence) -> Result<Result<(), Fenced>, Error>;
 
-    /// Notes that these jobs are about to start, while a job that kills its worker is looked for: after an unclean
-    /// take-over only. If this owner dies too, the next claim finds those of them that are not done, with one death more.
-    /// Fenced like a write.
+    /// Notes which jobs run from now on, these and no others, while a job that kills its worker is looked for: where an
+    /// owner ended without handing over. If this owner dies too, the next claim finds those of them that are not done, with
+    /// one death more. Fenced like a write.
     ///
     /// # Errors
     /// As [`StoreSession::write`].
-    fn starting(&mut self, fence: &Fence, offsets: &[Offset]) -> Result<Result<(), Fenced>, Error>;
+    fn starting(&mut self, fence: &Fence, running: &[Offset]) -> Result<Result<(), Fenced>, Error>;
 
     /// Which of the stopped keys of these partitions a person released, since the worker last cleared them.
     ///
@@ -124,7 +124,7 @@ pub struct Claimed {
     pub done: Progress,
     /// Keys that stopped and were not released.
     pub stopped: Vec<StoppedKey>,
-    /// Whether the last owner handed over in order; if not, a job of its may have killed it.
+    /// Whether the last owner handed over; if not, a job of its may have killed it.
     pub clean: bool,
     /// Jobs that were running when an owner died, with how many deaths each.
     pub suspects: Vec<(Offset, u32)>,
@@ -288,6 +288,8 @@ pub struct StoppedKey {
     pub since: Timestamp,
     /// Raised at each change of the row; a release names the one it read.
     pub version: u64,
+    /// A person let it go on, and no worker runs it yet.
+    pub released: bool,
 }
 
 /// What a write did in one partition.
@@ -323,6 +325,8 @@ pub struct PartitionOverview {
     pub claimed_at: Option<Timestamp>,
     /// Whether the row is closed to claims.
     pub closed: bool,
+    /// Whether that worker gave the partition back in order: then it claims it no more.
+    pub handed_over: bool,
     /// What is done.
     pub done: Progress,
     /// Keys that stand still, also those released but not running yet.

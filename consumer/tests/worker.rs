@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+#[allow(dead_code, reason = "each test file uses a part of it")]
 #[path = "worker/rig.rs"]
 mod rig;
 
@@ -14,7 +15,7 @@ use std::{
 };
 
 use keylane_consumer::{JobContext, Notice, Outcome, store::sqlite::SqliteStore};
-use keylane_producer::Offset;
+use keylane_producer::{Offset, Partition};
 use rig::{Rig, Told, tell};
 
 type Answer = Outcome<SqliteStore>;
@@ -152,6 +153,46 @@ fn a_hot_key_does_not_starve_the_others() {
     rig.assert_once_in_order(3_000);
 }
 
+/// R22 with the shape of real streams: 82 of 100 records are one key's, 79 of them in a row. In the order of starts, no other
+/// key waits for the hot one's turn.
+#[test]
+fn cold_keys_start_ahead_of_a_hot_backlog() {
+    let rig = Rig::with(1, |settings| {
+        settings.lanes.running = 8;
+        settings.lanes.held_jobs = 400;
+        settings.lanes.lane_jobs = 8;
+    });
+    let is_hot = |n: u32| (10..89).contains(&(n % 100)) || n % 100 > 96;
+    rig.enqueue(1..=2_000, move |n| if is_hot(n) { "hot".into() } else { format!("cold-{}", n % 100) });
+    let starts = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&starts);
+    let summary = rig.run_until_empty("w", move |job: JobContext| {
+        seen.lock().unwrap().push((job.job.key.as_bytes() == b"hot", job.offset.0));
+        async move {
+            if job.job.key.as_bytes() == b"hot" {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            tell(&job)
+        }
+    });
+    assert_eq!(summary.applied, 2_000);
+    rig.assert_once_in_order(2_000);
+    let starts = starts.lock().unwrap();
+    let all_hot = starts.iter().filter(|(hot, _)| *hot).count();
+    let mut hot_before = 0;
+    let mut late = 0;
+    for &(hot, offset) in starts.iter() {
+        // As many hot jobs lie before it on the log.
+        let ahead = (1..=offset as u32).filter(|&n| is_hot(n)).count();
+        hot_before += usize::from(hot);
+        late += usize::from(!hot && hot_before > ahead + 8);
+    }
+    assert!(late * 100 <= starts.len() - all_hot, "{late} cold jobs started behind hot ones that came after them");
+    let last_cold = starts.iter().rposition(|(hot, _)| !hot).unwrap();
+    let hot_by_then = starts[..last_cold].iter().filter(|(hot, _)| *hot).count();
+    assert!(hot_by_then * 2 < all_hot, "the last cold job came after {hot_by_then} of {all_hot} hot ones");
+}
+
 /// R05: handlers that burn every thread delay no poll and no proof.
 #[test]
 fn handlers_that_never_await_do_not_cost_the_partition() {
@@ -206,6 +247,58 @@ fn nothing_queued_starts_after_the_revoke() {
     assert_eq!(rig.told().len(), 1);
     let _ = rig.run_until_empty("v", |job: JobContext| async move { tell(&job) });
     rig.assert_once_in_order(3);
+}
+
+/// R12 with a second worker that joins: nothing queued of what was asked back starts, and the other partition goes on.
+#[test]
+fn nothing_queued_starts_after_another_worker_was_promised_the_partition() {
+    let rig = Rig::with(2, |settings| settings.lanes.running = 1);
+    rig.enqueue(1..=40, |n| format!("k{n}"));
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let (handler_gate, begun, told) = (Arc::clone(&gate), Arc::clone(&log), Arc::clone(&log));
+    let first = rig.spawn_with(
+        "first",
+        Duration::from_secs(60),
+        move |job: JobContext| {
+            let gate = Arc::clone(&handler_gate);
+            begun.lock().unwrap().push(Step::Began(job.partition));
+            async move {
+                gate.acquire().await.expect("open").forget();
+                tell(&job)
+            }
+        },
+        move |notice| {
+            if let Notice::Draining(partitions) = notice {
+                told.lock().unwrap().extend(partitions.iter().map(|&p| Step::AskedBack(p)));
+            }
+        },
+    );
+    rig.wait_for("one runs", || log.lock().unwrap().len() == 1);
+    let second = rig.spawn("second", |job: JobContext| async move { tell(&job) });
+    let asked = || {
+        log.lock().unwrap().iter().find_map(|step| match step {
+            Step::AskedBack(partition) => Some(*partition),
+            Step::Began(_) => None,
+        })
+    };
+    rig.wait_for("one is asked back", || asked().is_some());
+    gate.add_permits(1_000);
+    rig.wait_for("all jobs", || rig.told().len() == 40);
+    let partition = asked().unwrap();
+    let steps = log.lock().unwrap();
+    let after: Vec<_> = steps.iter().skip_while(|step| !matches!(step, Step::AskedBack(_))).collect();
+    assert!(!after.contains(&&Step::Began(partition)), "{after:?}");
+    assert!(after.iter().any(|step| matches!(step, Step::Began(_))), "the other partition went on: {after:?}");
+    drop(steps);
+    assert!(first.end().clean && second.end().clean);
+    rig.assert_once_in_order(40);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Began(Partition),
+    AskedBack(Partition),
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub enum Purpose {
     QueueFile,
     /// A store beside the user's own tables, in any SQLite file. Made if missing.
     Store,
+    /// The same for one who only looks: it must be there, and nothing in it changes, not even its journal mode.
+    StoreToRead,
 }
 
 /// How long a connection waits for another writer before it answers [`Error::Unavailable`].
@@ -74,14 +76,18 @@ pub fn open(path: &Path, purpose: Purpose, patience: Patience) -> Result<Connect
         ));
     }
     // Looked at before SQLite touches the file: even reading a stranger's file through SQLite may tidy up its log.
-    if !is_new && purpose != Purpose::Store {
+    if !is_new && matches!(purpose, Purpose::NewQueueFile | Purpose::QueueFile) {
         belongs_to_us(path)?;
     }
     let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    if purpose != Purpose::QueueFile {
+    if matches!(purpose, Purpose::NewQueueFile | Purpose::Store) {
         flags |= OpenFlags::SQLITE_OPEN_CREATE;
     }
     let mut connection = Connection::open_with_flags(path, flags).map_err(|e| sorted(&doing, e))?;
+    if purpose == Purpose::StoreToRead {
+        set_up_to_read(&mut connection, patience).map_err(|e| sorted(&doing, e))?;
+        return Ok(connection);
+    }
     set_up(&mut connection, purpose, patience).map_err(|e| sorted(&doing, e))?;
     if connection.is_readonly("main").map_err(|e| sorted(&doing, e))? {
         return Err(Error::Refused(Detail::new(format!("'{}' can only be read", path.display())).remedy(WRITABLE)));
@@ -172,6 +178,12 @@ fn set_up(connection: &mut Connection, purpose: Purpose, patience: Patience) -> 
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
+}
+
+/// Whatever is asked of the connection, nothing changes.
+fn set_up_to_read(connection: &mut Connection, patience: Patience) -> rusqlite::Result<()> {
+    connection.busy_handler(Some(patience.handler()))?;
+    connection.execute_batch("PRAGMA temp_store=MEMORY; PRAGMA cache_size=-16000; PRAGMA query_only=1;")
 }
 
 /// Of a queue file; what an existing file has, it keeps. Measured: docs/decisions/0002.

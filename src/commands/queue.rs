@@ -1,6 +1,9 @@
 //! `keylane queue`: create, describe, list.
 
-use keylane_producer::{Error, Log, QueueName, QueueSpec, Retention, log::QueueDescription};
+use keylane_producer::{
+    Error, Log, QueueIdentity, QueueName, QueueSpec, Retention,
+    log::{QueueDescription, local::LocalLog},
+};
 use serde::Serialize;
 
 use crate::{
@@ -96,6 +99,12 @@ fn list(global: &Global, output: &mut Output) -> Result<Code, Failure> {
         output.table(&table)?;
     }
     Ok(Code::Done)
+}
+
+/// The queue that the global flags name.
+pub(crate) fn identity(log: &mut LocalLog, global: &Global) -> Result<QueueIdentity, Failure> {
+    let described = log.describe(&global.queue).map_err(|error| missing(error, global, &global.queue))?;
+    Ok(described.identity)
 }
 
 /// A missing queue gets the command that makes it.

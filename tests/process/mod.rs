@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+pub mod worker;
+
 use keylane_producer::{
     Log, Offset, Partition,
     log::{

@@ -82,7 +82,8 @@ enum Part {
 /// Writes that fail and are tried again.
 struct Failing {
     since: BootTime,
-    latest: Error,
+    /// What the last turn failed with, until a poll says it.
+    latest: Option<Error>,
 }
 
 impl LocalGroup {
@@ -163,7 +164,7 @@ impl LocalGroup {
             Ok(()) => self.failing = None,
             Err(latest) if latest.is_transient() => {
                 let since = self.failing.as_ref().map_or(now, |failing| failing.since);
-                self.failing = Some(Failing { since, latest });
+                self.failing = Some(Failing { since, latest: Some(latest) });
             }
             Err(error) => return Err(error),
         }
@@ -313,9 +314,9 @@ impl LocalGroup {
     }
 
     fn failing_for_long(&mut self, now: BootTime) -> Result<(), Error> {
-        match self.failing.take_if(|failing| now.since(failing.since) >= PATIENCE) {
-            Some(failing) => Err(failing.latest),
-            None => Ok(()),
+        match &mut self.failing {
+            Some(failing) if now.since(failing.since) >= PATIENCE => failing.latest.take().map_or(Ok(()), Err),
+            _ => Ok(()),
         }
     }
 }

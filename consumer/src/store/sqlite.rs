@@ -103,7 +103,7 @@ impl SqliteStore {
         if !self.path.exists() {
             return Ok(None);
         }
-        let connection = self.connect()?;
+        let connection = open(&self.path, Purpose::StoreToRead, self.patience)?;
         Ok(schema::is_there(&connection)?.then_some(connection))
     }
 }
@@ -160,8 +160,8 @@ impl StoreSession<SqliteStore> for SqliteSession {
         handover::hand_over(self, fence)
     }
 
-    fn starting(&mut self, fence: &Fence, offsets: &[Offset]) -> Result<Result<(), Fenced>, Error> {
-        handover::starting(self, fence, offsets)
+    fn starting(&mut self, fence: &Fence, running: &[Offset]) -> Result<Result<(), Fenced>, Error> {
+        handover::starting(self, fence, running)
     }
 
     fn released(&mut self, partitions: &[Partition]) -> Result<Vec<(Partition, StoppedKey)>, Error> {

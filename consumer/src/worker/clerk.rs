@@ -17,12 +17,14 @@ use crate::{
 pub(crate) enum Order {
     /// Claim a partition, and ask the group how far it is.
     Claim { candidate: Candidate, tenure: Tenure },
-    /// Note that these jobs are about to start.
-    Starting { fence: Arc<Fence>, tickets: Vec<Ticket> },
+    /// Give back a claim under which nothing ran.
+    HandOver(Arc<Fence>),
+    /// Note that these jobs are about to start, and that these are then all that run under suspicion.
+    Starting { fence: Arc<Fence>, tickets: Vec<Ticket>, running: Vec<Offset> },
     /// Read these records again.
     Reread { partition: Partition, tenure: Tenure, key: JobKey, offsets: Vec<Offset> },
-    /// Look whether a person released a key of these partitions.
-    Look(Vec<Partition>),
+    /// Look whether a person released a key of these partitions; `anyway`: also if nothing changed since the last look.
+    Look { partitions: Vec<Partition>, anyway: bool },
     /// Look whether every job of the queue is finished.
     Survey,
 }
@@ -34,7 +36,9 @@ pub(crate) enum Answer {
         tenure: Tenure,
         outcome: Result<(Claimed, Option<Offset>), ClaimError>,
     },
+    HandedOver,
     Started {
+        fence: Arc<Fence>,
         tickets: Vec<Ticket>,
         outcome: Result<Result<(), Fenced>, Error>,
     },
@@ -51,8 +55,11 @@ pub(crate) enum Answer {
 
 /// What is left to do in a partition, as group, log and store tell.
 pub(crate) struct Remaining {
+    pub(crate) partition: Partition,
     /// Whether the group committed up to the end of the log.
     pub(crate) finished: bool,
+    /// The end of the log.
+    pub(crate) end: Offset,
     /// Keys that stand still.
     pub(crate) stopped: usize,
 }
@@ -90,15 +97,19 @@ impl<S: FencedStore> Clerk<S> {
                 let partition = candidate.partition;
                 Answer::Claimed { partition, tenure, outcome: self.claim(&candidate) }
             }
-            Order::Starting { fence, tickets } => {
-                let offsets: Vec<_> = tickets.iter().map(|t| t.offset).collect();
-                Answer::Started { outcome: self.store.starting(&fence, &offsets), tickets }
+            Order::HandOver(fence) => {
+                // It only spares the next owner a suspicion: not worth another try.
+                let _ = self.store.hand_over(&fence);
+                Answer::HandedOver
+            }
+            Order::Starting { fence, tickets, running } => {
+                Answer::Started { outcome: self.store.starting(&fence, &running), fence, tickets }
             }
             Order::Reread { partition, tenure, key, offsets } => {
                 let outcome = self.log.read_at(&self.queue, partition, &offsets).map_err(Error::from);
                 Answer::Reread { partition, tenure, key, offsets, outcome }
             }
-            Order::Look(partitions) => Answer::Looked(self.look(&partitions)),
+            Order::Look { partitions, anyway } => Answer::Looked(self.look(&partitions, anyway)),
             Order::Survey => Answer::Surveyed(self.survey()),
         }
     }
@@ -109,8 +120,8 @@ impl<S: FencedStore> Clerk<S> {
         Ok((claimed, committed.get(&candidate.partition).copied().flatten()))
     }
 
-    fn look(&mut self, partitions: &[Partition]) -> Result<Vec<(Partition, StoppedKey)>, Error> {
-        if self.store.changed()? { self.store.released(partitions) } else { Ok(Vec::new()) }
+    fn look(&mut self, partitions: &[Partition], anyway: bool) -> Result<Vec<(Partition, StoppedKey)>, Error> {
+        if self.store.changed()? || anyway { self.store.released(partitions) } else { Ok(Vec::new()) }
     }
 
     fn survey(&mut self) -> Result<Vec<Remaining>, Error> {
@@ -124,7 +135,7 @@ impl<S: FencedStore> Clerk<S> {
                 let bounds = self.log.bounds(&self.queue, partition)?;
                 let done = committed.get(&partition).copied().flatten().unwrap_or(bounds.start);
                 let finished = done.max(bounds.start) >= bounds.end;
-                Ok(Remaining { finished, stopped: stopped(partition) })
+                Ok(Remaining { partition, finished, end: bounds.end, stopped: stopped(partition) })
             })
             .collect()
     }

@@ -13,7 +13,7 @@ mod proving;
 mod writing;
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     mem,
     sync::Arc,
     time::Duration,
@@ -25,14 +25,14 @@ use keylane_producer::{Job, JobKey, Partition, QueueIdentity};
 use crate::{
     clock::{BootTime, Clock},
     error::{Detail, Error},
-    fence::Lease,
-    group::GroupControl,
+    fence::{Lease, Owner},
+    group::{GroupControl, GroupEvent},
     handler::Handler,
-    lanes::{Lanes, Ticket},
+    lanes::{Lanes, Tenure, Ticket},
     notice::Notice,
     numbers::NumberMap,
     ownership::{Action, Holding, Ownership},
-    store::FencedStore,
+    store::{Candidate, FencedStore},
     worker::{
         Office, Request, Summary, WorkerSettings,
         clerk::{self, Answer},
@@ -66,8 +66,12 @@ pub(crate) struct Desk<S: FencedStore, H> {
     ownership: Ownership,
     lanes: Lanes<Arc<Job>>,
     tenancies: NumberMap<Partition, Tenancy>,
+    /// Lost, and worked on all the same: only where the guard that lets go was taken away.
+    unheeded: HashSet<Partition>,
     /// Since when partitions wait for their claim.
     assigned_at: HashMap<Partition, BootTime>,
+    /// With which owner each partition's latest claim was asked.
+    owners: HashMap<Partition, (Tenure, Owner)>,
     running: NumberMap<Ticket, Run>,
     /// Failed tries of jobs that will be tried again.
     failures: NumberMap<Ticket, u32>,
@@ -79,6 +83,7 @@ pub(crate) struct Desk<S: FencedStore, H> {
 
     outbox: Outbox<S>,
     /// Orders that wait until the office has a free hand.
+    claims: VecDeque<(Candidate, Tenure)>,
     for_clerk: VecDeque<clerk::Order>,
     for_prover: VecDeque<prover::Order>,
     clerk_busy: bool,
@@ -101,6 +106,10 @@ enum Timer {
     Retry(Ticket),
     Act(Action),
     Rejoin,
+    /// Ask the clerk again.
+    Ask(clerk::Order),
+    /// Put these jobs of one partition on record again.
+    Record(Partition, Vec<Ticket>),
 }
 
 /// How many messages of one kind are taken before the desk acts: large enough to make batches, small enough that no
@@ -110,6 +119,8 @@ const TAKE: usize = 1_024;
 const LAST_ACTS: Duration = Duration::from_secs(5);
 /// The same after a forced end.
 const FORCED: Duration = Duration::from_secs(2);
+/// After an order that store or log could not carry out.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// How often a worker that ends when the queue is empty looks.
 const SURVEY: Duration = Duration::from_millis(200);
 
@@ -135,13 +146,16 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             runner,
             notices,
             tenancies: NumberMap::default(),
+            unheeded: HashSet::new(),
             assigned_at: HashMap::new(),
+            owners: HashMap::new(),
             running: NumberMap::default(),
             failures: NumberMap::default(),
             keys_waiting: HashMap::new(),
             suspects: VecDeque::new(),
             suspect: None,
             outbox: Outbox::default(),
+            claims: VecDeque::new(),
             for_clerk: VecDeque::new(),
             for_prover: VecDeque::new(),
             clerk_busy: false,
@@ -168,10 +182,28 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         }
         let running = self.running.values().filter(|run| !run.cut_short).map(|run| run.job.id.clone());
         self.summary.cut_short.extend(running);
-        outcome?;
+        self.summary.cut_short.extend(self.outbox.unwritten().cloned());
+        if let Err(error) = outcome {
+            self.leave_at_once(mail);
+            return Err(error);
+        }
         self.summary.clean = self.left && self.summary.cut_short.is_empty();
-        (self.notices)(Notice::Left);
+        if self.left {
+            (self.notices)(Notice::Left);
+        }
         Ok(self.summary)
+    }
+
+    /// The worker cannot go on: others need not wait for its session to run out.
+    fn leave_at_once(&self, mail: &Mail<S>) {
+        self.control.leave();
+        let by = self.clock.now().plus(FORCED);
+        while self.clock.now() < by {
+            match mail.polled.recv_timeout(FORCED) {
+                Ok(Polled::Event(GroupEvent::Left)) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
     }
 
     fn work(&mut self, mail: &Mail<S>) -> Result<(), Error> {
@@ -263,6 +295,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 Timer::Retry(ticket) => self.retry_due(ticket),
                 Timer::Act(action) => self.carry_out(vec![action]),
                 Timer::Rejoin => self.control.rejoin(),
+                Timer::Ask(order) => self.for_clerk.push_back(order),
+                Timer::Record(partition, tickets) => self.record(partition, tickets),
             }
         }
         let actions = self.ownership.tick(now);
@@ -309,7 +343,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         if now >= self.next_look {
             self.next_look = now.plus(self.settings.look_every);
             if self.tenancies.values().any(|t| !t.stopped.is_empty()) {
-                self.for_clerk.push_back(clerk::Order::Look(self.tenancies.keys().copied().collect()));
+                let partitions = self.tenancies.keys().copied().collect();
+                self.for_clerk.push_back(clerk::Order::Look { partitions, anyway: false });
             }
             if self.settings.until_empty && self.end_by.is_none() && !self.surveying && self.looks_empty() {
                 self.next_look = now.plus(SURVEY);
@@ -320,7 +355,10 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         if self.clerk_busy {
             return;
         }
-        if let Some(order) = self.for_clerk.pop_front() {
+        let ownership = &self.ownership;
+        self.claims.retain(|(candidate, tenure)| ownership.holding(candidate.partition, *tenure).is_some());
+        let claim = self.claims.pop_front().map(|(candidate, tenure)| clerk::Order::Claim { candidate, tenure });
+        if let Some(order) = claim.or_else(|| self.for_clerk.pop_front()) {
             self.clerk_busy = mail.clerk.orders.send(order).is_ok();
         }
     }
@@ -338,8 +376,10 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         self.surveying = false;
         let mut empty = self.looks_empty();
         for left in remaining {
-            // Not finished but standing at a stopped key: mine, as the lanes say, or another worker's to wait for.
-            empty &= left.finished || left.stopped > 0;
+            // Not finished but standing at a stopped key: mine, and read to its end, or another worker's to wait for.
+            let read = self.tenancies.get(&left.partition).is_none_or(|t| t.watermark.position() >= left.end);
+            let stands = left.stopped > 0 && read && self.ownership.membership().is_some();
+            empty &= left.finished || stands;
         }
         if empty && self.end_by.is_none() {
             self.summary.keys_left = remaining.iter().map(|left| left.stopped as u64).sum();

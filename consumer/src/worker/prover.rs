@@ -29,7 +29,7 @@ pub(crate) struct Closing {
     pub(crate) fence: Arc<Fence>,
     /// The watermark, if it is above what was committed.
     pub(crate) commit: Option<Commit>,
-    /// Everything that started has ended: the next owner need not suspect any job.
+    /// Everything that started has ended.
     pub(crate) clean: bool,
 }
 
@@ -83,7 +83,8 @@ fn close<S: FencedStore>(group: &dyn GroupControl, store: &mut S::Session, closi
     {
         tracing::debug!(partition = closing.fence.partition().0, %error, "the last commit failed; the markers know");
     }
-    let clean = closing.clean && matches!(store.hand_over(&closing.fence), Ok(Ok(())));
+    // Also if a drain was cut short: whoever says so is alive, and no job has killed it.
+    let handed_over = matches!(store.hand_over(&closing.fence), Ok(Ok(())));
     closing.fence.give_up();
-    clean
+    closing.clean && handed_over
 }

@@ -128,8 +128,8 @@ async fn drive<S: FencedStore, H: Handler<S>>(shared: Arc<Shared<S, H>>) {
         let end = shared.run(job, &fence).await;
         let _ = shared.ended.send((ticket, end)); // nobody listens: the worker ended by force
         shared.line().free += 1;
-        ran += 1;
-        if ran % JOBS_A_TURN == 0 {
+        ran = (ran + 1) % JOBS_A_TURN;
+        if ran == 0 {
             tokio::task::yield_now().await;
         }
     }
@@ -168,10 +168,11 @@ impl<S: FencedStore, H: Handler<S>> Shared<S, H> {
 
     /// The fence is checked where a job starts, not where it was chosen.
     async fn run(self: &Arc<Self>, job: JobContext, fence: &Fence) -> Ended<S> {
-        if fence.check().is_err() {
+        let (limit, cancel) = (self.limit, job.cancel.clone());
+        // The last acts of a tenure are done under its fence: no start is one of them.
+        if fence.check().is_err() || cancel.is_cancelled() {
             return Ended::Refused;
         }
-        let (limit, cancel) = (self.limit, job.cancel.clone());
         let begun = self.clock.now();
         let work = AssertUnwindSafe(async { self.handler.run(job).await }).catch_unwind();
         let end = match bounded_run(work, limit, &cancel, || self.awaits()).await {

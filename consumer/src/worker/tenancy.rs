@@ -31,9 +31,9 @@ pub(crate) struct Tenancy {
     pub(crate) suspicion: Option<Suspicion>,
 }
 
-/// After an unclean take-over: one of these jobs may have killed the last owner.
+/// One of these jobs may have killed an owner.
 pub(crate) struct Suspicion {
-    /// Jobs from here on cannot have been running then.
+    /// Jobs from here on cannot have been running when the last owner ended.
     pub(crate) below: Offset,
     /// Owners that died while it ran.
     pub(crate) deaths: HashMap<Offset, u32>,
@@ -51,7 +51,9 @@ impl Tenancy {
     ) -> Self {
         let Claimed { token, done, stopped, clean, suspects } = claimed;
         let start = if done == Progress::default() { committed.unwrap_or(Offset(0)) } else { Offset(done.floor) };
-        let below = Offset(start.0.saturating_add(window as u64));
+        // After an owner that handed over only those that an earlier one died of.
+        let below = if clean { Offset(0) } else { Offset(start.0.saturating_add(window as u64)) };
+        let suspected = !clean || !suspects.is_empty();
         Self {
             tenure,
             fence: Fence::raise(partition, token, Arc::clone(lease)),
@@ -62,7 +64,7 @@ impl Tenancy {
             done,
             stopped: stopped.into_iter().map(|s| (s.key, s.version)).collect(),
             resumed: Vec::new(),
-            suspicion: (!clean).then(|| Suspicion { below, deaths: suspects.into_iter().collect() }),
+            suspicion: suspected.then(|| Suspicion { below, deaths: suspects.into_iter().collect() }),
         }
     }
 
@@ -78,10 +80,58 @@ impl Tenancy {
         self.committed.is_none_or(|committed| committed < watermark).then_some(watermark)
     }
 
+    /// Its key stopped: if a person releases it, it begins anew.
+    pub(crate) fn acquit(&mut self, offset: Offset) {
+        if let Some(suspicion) = &mut self.suspicion {
+            suspicion.deaths.remove(&offset);
+        }
+    }
+
     /// How many owners died while this job ran; `None` if it is above suspicion.
     pub(crate) fn deaths(&self, offset: Offset) -> Option<u32> {
         let suspicion = self.suspicion.as_ref()?;
         let known = suspicion.deaths.get(&offset).copied();
         known.or((offset < suspicion.below).then_some(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use keylane_producer::Partition;
+
+    use super::*;
+    use crate::{
+        clock::Clock,
+        fence::{FenceToken, Generation},
+    };
+
+    fn taken_over(clean: bool, suspects: Vec<(Offset, u32)>) -> Tenancy {
+        let token = FenceToken::minted(1, Generation::new(1).unwrap(), 1);
+        let claimed = Claimed { token, done: Progress::default(), stopped: Vec::new(), clean, suspects };
+        let lease = Lease::new(Clock::by_hand(), Duration::from_secs(1));
+        Tenancy::begin(Tenure(1), claimed, None, Partition(0), &lease, 100)
+    }
+
+    #[test]
+    fn nobody_is_suspected_after_an_owner_that_handed_over() {
+        let tenancy = taken_over(true, Vec::new());
+        assert_eq!((tenancy.deaths(Offset(0)), tenancy.deaths(Offset(7))), (None, None));
+    }
+
+    #[test]
+    fn all_that_may_have_run_are_suspected_after_one_that_did_not() {
+        let tenancy = taken_over(false, vec![(Offset(7), 2)]);
+        assert_eq!([0, 7, 99, 100].map(|o| tenancy.deaths(Offset(o))), [Some(0), Some(2), Some(0), None]);
+    }
+
+    /// Else a rebalance between two deaths would start the count anew.
+    #[test]
+    fn deaths_are_remembered_across_an_owner_that_handed_over() {
+        let mut tenancy = taken_over(true, vec![(Offset(7), 2)]);
+        assert_eq!([0, 7, 99].map(|o| tenancy.deaths(Offset(o))), [None, Some(2), None]);
+        tenancy.acquit(Offset(7));
+        assert_eq!(tenancy.deaths(Offset(7)), None, "its key was stopped, and released");
     }
 }

@@ -1,7 +1,7 @@
 //! A queue in a temporary folder, workers on threads, and a table in which each job's effect tells itself.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -27,7 +27,9 @@ use keylane_producer::{
 use rusqlite::{Connection, params};
 
 pub(crate) struct Rig {
-    folder: tempfile::TempDir,
+    folder: PathBuf,
+    /// Removes it at the end, if this rig made it.
+    _made: Option<tempfile::TempDir>,
     queue: QueueIdentity,
     change: Box<dyn Fn(&mut WorkerSettings)>,
 }
@@ -58,15 +60,27 @@ impl Rig {
     }
 
     pub(crate) fn with(partitions: u32, change: impl Fn(&mut WorkerSettings) + 'static) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut log = LocalLog::open(&folder.path().join("q.db"), Open::Create, Patience::Patient).unwrap();
+        let made = tempfile::tempdir().unwrap();
+        let folder = made.path().to_owned();
+        let mut log = LocalLog::open(&folder.join("q.db"), Open::Create, Patience::Patient).unwrap();
         let partitions: PartitionCount = partitions.to_string().parse().unwrap();
         let spec = QueueSpec { name: "jobs".parse().unwrap(), partitions, retention: Retention::default() };
         let queue = log.create(&spec).unwrap();
-        let rig = Self { folder, queue, change: Box::new(change) };
+        let rig = Self { folder, _made: Some(made), queue, change: Box::new(change) };
         let table = "CREATE TABLE told (n INTEGER PRIMARY KEY, partition INTEGER, offset INTEGER, key TEXT)";
         rig.store_file().execute_batch(table).unwrap();
         rig
+    }
+
+    /// The rig of another process.
+    pub(crate) fn at(folder: &Path, change: impl Fn(&mut WorkerSettings) + 'static) -> Self {
+        let mut log = LocalLog::open(&folder.join("q.db"), Open::Existing, Patience::Patient).unwrap();
+        let queue = log.describe(&"jobs".parse().unwrap()).unwrap().identity;
+        Self { folder: folder.to_owned(), _made: None, queue, change: Box::new(change) }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     pub(crate) fn session() -> Duration {
@@ -74,14 +88,14 @@ impl Rig {
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.path().join("q.db")
+        self.folder.join("q.db")
     }
 
     fn store_path(&self) -> PathBuf {
-        self.folder.path().join("store.db")
+        self.folder.join("store.db")
     }
 
-    fn store_file(&self) -> Connection {
+    pub(crate) fn store_file(&self) -> Connection {
         let file = Connection::open(self.store_path()).unwrap();
         file.busy_timeout(Duration::from_secs(10)).unwrap();
         file.pragma_update(None, "journal_mode", "wal").unwrap();
@@ -134,7 +148,7 @@ impl Rig {
             group_name,
             group: Box::new(group),
             log: Box::new(self.log()),
-            store: SqliteStore::new(self.store_path()),
+            store: SqliteStore::without(self.store_path(), settings.guards),
             handler,
             clock: Clock::boot(),
         };
@@ -188,6 +202,15 @@ impl Rig {
             assert!(start.elapsed() < Duration::from_secs(60), "waited in vain for: {what}");
             drop(bell.wait_timeout(lock.lock().unwrap(), Duration::from_millis(5)).unwrap());
         }
+    }
+
+    /// Whether nobody is inside a transaction that writes.
+    pub(crate) fn nobody_writes(&self) -> bool {
+        [self.path(), self.store_path()].iter().all(|path| {
+            let file = Connection::open(path).unwrap();
+            file.busy_timeout(Duration::ZERO).unwrap();
+            file.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok()
+        })
     }
 
     /// In the order in which the effects were committed.

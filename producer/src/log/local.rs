@@ -18,7 +18,7 @@
 //! The group adapter keeps its own tables in the same file. It finds the queue's id with [`LocalLog::queue_id`], writes
 //! `keylane_finished` on a connection of its own, and reads records with a [`LocalLog`] of its own.
 
-use std::path::Path;
+use std::{ops::ControlFlow, path::Path};
 
 use rusqlite::Connection;
 
@@ -99,6 +99,21 @@ impl LocalLog {
 
     fn table(&self, queue: &QueueIdentity, partition: Partition) -> Result<Table, Error> {
         Table::find(&self.connection, self.queue_id(queue)?, queue, partition)
+    }
+
+    /// Passes the keys of a partition's records from an offset on, in order, until `each` says stop. Reads no payload.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    pub fn keys(
+        &self,
+        queue: &QueueIdentity,
+        partition: Partition,
+        from: Offset,
+        each: impl FnMut(Offset, Option<&[u8]>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let table = self.table(queue, partition)?;
+        read::keys(&self.connection, table, from, each).map_err(|e| read::failed(queue, partition, e))
     }
 
     /// The connection underneath, for statements on other tables of the file between two calls of the log.

@@ -63,6 +63,8 @@ struct Tally {
     /// Lines from the source's start that are dealt with.
     lines: u64,
     resumed_after: u64,
+    /// The last line of a batch of which the log could not say whether it is there.
+    unknown_to: Option<u64>,
     partitions: BTreeSet<Partition>,
 }
 
@@ -199,15 +201,13 @@ impl<'a> Import<'a> {
         }
         let keys: Vec<JobKey> =
             if self.receipts_are_read { jobs.iter().map(|job| job.key.clone()).collect() } else { Vec::new() };
-        let sent = self.enqueuer.send_with(jobs, checkpoint.as_ref()).map_err(|error| {
-            let unknown = !error.rest_is_absent;
-            let failure = Failure::from(error.cause);
-            if !unknown {
-                return failure;
+        let sent = match self.enqueuer.send_with(jobs, checkpoint.as_ref()) {
+            Ok(sent) => sent,
+            Err(error) => {
+                self.tally.unknown_to = (!error.rest_is_absent).then_some(mark.lines);
+                return Err(error.cause.into());
             }
-            let (from, to) = (grouped(self.tally.lines + 1), grouped(mark.lines));
-            failure.while_doing(format!("nobody knows whether the lines {from} to {to} are on the queue"))
-        })?;
+        };
         self.tally.lines = mark.lines;
         self.tally.jobs += sent.len() as u64;
         self.tally.partitions.extend(sent.iter().map(|(_, receipt)| receipt.partition));
@@ -247,9 +247,14 @@ impl<'a> Import<'a> {
     fn last_word(&self, failure: Failure) -> Failure {
         let (queue, lines) = (&self.global.queue, self.tally.lines);
         let there = match lines {
-            0 => format!("none of its lines are on queue '{queue}'"),
-            1 => format!("line 1 is on queue '{queue}', and nothing after it"),
-            _ => format!("the lines 1 to {} are on queue '{queue}', and nothing after them", grouped(lines)),
+            0 => format!("none of its lines is on queue '{queue}'"),
+            1 => format!("line 1 is on queue '{queue}'"),
+            _ => format!("the lines 1 to {} are on queue '{queue}'", grouped(lines)),
+        };
+        let after = match (self.tally.unknown_to, lines) {
+            (Some(to), _) => format!("; nobody knows whether the lines {} to {} are", grouped(lines + 1), grouped(to)),
+            (None, 0) => String::new(),
+            (None, _) => ", and nothing after".to_owned(),
         };
         let go_on = match (self.source.name(), &self.args.file) {
             (Some(_), Some(file)) => {
@@ -265,7 +270,7 @@ impl<'a> Import<'a> {
             Some(remedy) => format!("{remedy}; then {go_on}"),
             None => go_on,
         };
-        failure.while_doing(format!("the import of {} stopped: {there}", self.source)).remedy(remedy)
+        failure.while_doing(format!("the import of {} stopped: {there}{after}", self.source)).remedy(remedy)
     }
 
     fn summary(&self) -> Summary {

@@ -176,7 +176,7 @@ mod tests {
         let record = Record { key: None, value: Some(Bytes::new()), headers: Vec::new(), timestamp: Timestamp(0) };
         GroupEvent::Records {
             partition: P,
-            from: Offset(offsets.first().copied().unwrap_or(0)),
+            from: Offset(0),
             records: offsets.iter().map(|&o| StoredRecord { offset: Offset(o), record: record.clone() }).collect(),
             position: Offset(offsets.iter().max().map_or(0, |o| o + 1)),
             end: Offset(10),
@@ -248,6 +248,23 @@ mod tests {
             seen.note(0, records(&[0]), BootTime::ZERO);
         });
         assert!(broken[0].contains("released or lost"), "{broken:?}");
+    }
+
+    #[test]
+    fn a_page_that_leaves_records_out_is_seen() {
+        let broken = story(|seen| {
+            seen.note(0, assigned(1), BootTime::ZERO);
+            seen.members[0].resumes(P, Offset(2));
+            let page = GroupEvent::Records {
+                partition: P,
+                from: Offset(3),
+                records: Vec::new(),
+                position: Offset(5),
+                end: Offset(10),
+            };
+            seen.note(0, page, BootTime::ZERO);
+        });
+        assert!(broken[0].contains("may be missing"), "{broken:?}");
     }
 
     #[test]

@@ -34,6 +34,10 @@ pub struct MemberOverview {
     /// How long until its session runs out if it gives no sign of life; `None`: it has, and the next poll of any
     /// member expels it.
     pub session_left: Option<Duration>,
+    /// How long its session is without a sign of life.
+    pub session: Duration,
+    /// Since its last sign of life; at least that long if it was in an earlier boot of the machine.
+    pub silent_for: Duration,
     /// What it owns, ascending.
     pub partitions: Vec<Partition>,
     /// Which of them it was asked to release.
@@ -104,19 +108,23 @@ fn members(connection: &Connection, place: &Place) -> rusqlite::Result<Vec<Membe
     }
     let now = nanos_of(place.clock.now());
     let mut ask = tx.prepare_cached(
-        "SELECT member, worker, boot = ?3, joined, seen + session_ns FROM keylane_member
+        "SELECT member, worker, boot = ?3, joined, seen, session_ns FROM keylane_member
           WHERE queue_id = ?1 AND grp = ?2 ORDER BY member",
     )?;
     let mut rows = ask.query(params![place.queue_id, place.group.as_str(), place.boot])?;
     let mut members = Vec::new();
     while let Some(row) = rows.next()? {
         let member: String = row.get(0)?;
-        let (this_boot, joined, expires): (bool, i64, i64) = (row.get(2)?, row.get(3)?, row.get(4)?);
+        let (this_boot, joined): (bool, i64) = (row.get(2)?, row.get(3)?);
+        let (seen, session): (i64, i64) = (row.get(4)?, row.get(5)?);
+        let expires = seen.saturating_add(session);
         let (partitions, revoking) = owned(&tx, place, &member)?;
         members.push(MemberOverview {
             worker: row.get::<_, String>(1)?.into(),
             member_for: between(joined, now).filter(|_| this_boot),
             session_left: between(now, expires).filter(|left| this_boot && !left.is_zero()),
+            session: between(0, session).unwrap_or_default(),
+            silent_for: between(if this_boot { seen } else { 0 }, now).unwrap_or_default(),
             partitions,
             revoking,
         });

@@ -98,7 +98,8 @@ pub fn suspects_count_deaths<P: Place>() {
     a.write(vec![rig.job("k", 5)]).unwrap();
     let mut b = rig.claim("b", 2, P0);
     assert_eq!(b.claimed.suspects, [(Offset(4), 1), (Offset(6), 1)]);
-    // b runs one of the two and dies as well: the other was not running.
+    // b runs both for a moment; one fails and waits for its next try when b dies.
+    start(&mut b, &[4, 6]);
     start(&mut b, &[6]);
     let mut c = rig.claim("c", 3, P0);
     assert_eq!(c.claimed.suspects, [(Offset(4), 1), (Offset(6), 2)]);

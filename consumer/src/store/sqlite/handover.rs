@@ -1,4 +1,4 @@
-//! Between two owners: whether the last one finished in order, and what it had started if it did not.
+//! Between two owners: whether the last one gave up alive, and what it had started if it did not.
 
 use keylane_producer::Offset;
 use rusqlite::{Connection, TransactionBehavior, params};
@@ -25,14 +25,16 @@ pub(super) fn hand_over(session: &mut SqliteSession, fence: &Fence) -> Result<Re
 pub(super) fn starting(
     session: &mut SqliteSession,
     fence: &Fence,
-    offsets: &[Offset],
+    running: &[Offset],
 ) -> Result<Result<(), Fenced>, Error> {
     let part = fence.partition().0;
     fenced(session, fence, |tx, ours, scope, token| {
+        let ended = "UPDATE keylane_suspect SET started = 0 WHERE scope = ?1 AND part = ?2 AND started = ?3";
+        ours.prepare(tx, ended)?.execute(params![scope.id, part, int(token.claim)])?;
         let sql = "INSERT INTO keylane_suspect (scope, part, offset, deaths, started) VALUES (?1, ?2, ?3, 0, ?4)
                    ON CONFLICT DO UPDATE SET started = excluded.started";
         let mut row = ours.prepare(tx, sql)?;
-        offsets
+        running
             .iter()
             .try_for_each(|offset| row.execute(params![scope.id, part, int(offset.0), int(token.claim)]).map(drop))
     })

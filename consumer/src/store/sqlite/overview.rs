@@ -1,9 +1,9 @@
 //! What people are shown of a queue's partitions. No token: the columns that make one are not read here.
 
-use keylane_producer::{Partition, Timestamp};
+use keylane_producer::{GroupName, Partition, QueueIdentity, Timestamp};
 use rusqlite::{Connection, TransactionBehavior, params};
 
-use super::{SqliteSession, cannot, guard::Ours, markers, scope::Scope, stopped, uint};
+use super::{SqliteSession, SqliteStore, cannot, guard::Ours, markers, scope::Scope, stopped, uint};
 use crate::{
     error::Error,
     store::{PartitionOverview, Progress, RefusedWrites},
@@ -11,6 +11,23 @@ use crate::{
 
 pub(super) fn overview(session: &mut SqliteSession) -> Result<Vec<PartitionOverview>, Error> {
     let SqliteSession { connection, scope, ours, .. } = session;
+    read(connection, scope, ours)
+}
+
+impl SqliteStore {
+    /// As [`StoreSession::overview`](crate::store::StoreSession::overview), for one who only looks: it makes and pins
+    /// nothing. `None` if the file holds no store, or none that this queue and group ever used.
+    ///
+    /// # Errors
+    /// As [`FencedStore::open`](crate::store::FencedStore::open).
+    pub fn look(&self, queue: &QueueIdentity, group: &GroupName) -> Result<Option<Vec<PartitionOverview>>, Error> {
+        let Some(mut connection) = self.connect_to_read()? else { return Ok(None) };
+        let Some(scope) = Scope::find(&connection, queue, group)? else { return Ok(None) };
+        read(&mut connection, &scope, &Ours::salted()).map(Some)
+    }
+}
+
+fn read(connection: &mut Connection, scope: &Scope, ours: &Ours) -> Result<Vec<PartitionOverview>, Error> {
     let sql = cannot("cannot read the partitions from the store");
     // One picture: a reader's transaction, which waits for no writer and holds none up.
     let tx = connection.transaction_with_behavior(TransactionBehavior::Deferred).map_err(&sql)?;
@@ -24,7 +41,7 @@ pub(super) fn overview(session: &mut SqliteSession) -> Result<Vec<PartitionOverv
 }
 
 fn rows(tx: &Connection, ours: &Ours, scope: &Scope) -> rusqlite::Result<Vec<PartitionOverview>> {
-    let sql = "SELECT part, worker, claimed_at, closed,
+    let sql = "SELECT part, worker, claimed_at, closed, handed_over,
                    (SELECT count(*) FROM keylane_quarantine AS q WHERE q.scope = f.scope AND q.part = f.part)
                FROM keylane_fence AS f WHERE scope = ?1 ORDER BY part";
     ours.prepare(tx, sql)?
@@ -34,10 +51,11 @@ fn rows(tx: &Connection, ours: &Ours, scope: &Scope) -> rusqlite::Result<Vec<Par
                 worker: row.get::<_, Option<String>>(1)?.map(Into::into),
                 claimed_at: row.get::<_, Option<i64>>(2)?.map(Timestamp),
                 closed: row.get(3)?,
+                handed_over: row.get(4)?,
                 done: Progress::default(),
                 stopped: Vec::new(),
                 refused: Vec::new(),
-                quarantined: uint(row.get(4)?),
+                quarantined: uint(row.get(5)?),
             })
         })?
         .collect()

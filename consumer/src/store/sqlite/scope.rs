@@ -35,7 +35,12 @@ impl Scope {
         })
     }
 
-    fn find(connection: &Connection, queue: &QueueIdentity, group: &GroupName) -> Result<Option<Self>, Error> {
+    /// What is pinned, if anything is; refuses an identity that differs.
+    pub(super) fn find(
+        connection: &Connection,
+        queue: &QueueIdentity,
+        group: &GroupName,
+    ) -> Result<Option<Self>, Error> {
         let sql = "SELECT scope, epoch, cluster, incarnation, partitions, hash
                    FROM keylane_scope WHERE queue = ?1 AND group_name = ?2";
         let found = connection

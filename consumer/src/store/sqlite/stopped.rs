@@ -161,6 +161,7 @@ fn read(row: &Row<'_>) -> Result<StoppedKey, Box<dyn std::error::Error + Send + 
         },
         since: Timestamp(row.get(6)?),
         version: uint(row.get(7)?),
+        released: row.get(8)?,
     })
 }
 

@@ -1,13 +1,13 @@
 //! Carries out what [`crate::ownership`] decides.
 
-use std::{collections::HashSet, mem};
+use std::mem;
 
 use keylane_producer::Partition;
 
 use super::{Desk, Timer};
 use crate::{
     error::Error,
-    fence::Owner,
+    fence::{Fence, Generation, MemberId, Owner},
     group::GroupEvent,
     handler::Handler,
     lanes::Tenure,
@@ -65,10 +65,15 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
 
     /// The group took partitions without asking.
     pub(super) fn lost(&mut self, partitions: &[Partition]) {
+        let held = partitions.iter().copied().filter(|p| self.tenancies.contains_key(p));
         if !self.settings.guards.let_go {
-            return;
+            // What runs goes on until the store refuses it; what it refused already is over.
+            self.unheeded.extend(held);
+            let bare: Vec<_> = partitions.iter().copied().filter(|p| !self.tenancies.contains_key(p)).collect();
+            let actions = self.ownership.lost(&bare);
+            return self.carry_out(actions);
         }
-        let held: Vec<_> = partitions.iter().copied().filter(|p| self.tenancies.contains_key(p)).collect();
+        let held: Vec<_> = held.collect();
         if !held.is_empty() {
             (self.notices)(Notice::Lost(held));
         }
@@ -86,11 +91,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                             Action::Claim { partition, tenure, member, generation, after: std::time::Duration::ZERO };
                         let jitter = after.mul_f64(0.5 + fastrand::f64());
                         self.set_timer(now.plus(jitter), Timer::Act(action));
-                    } else if self.ownership.holding(partition, tenure) == Some(Holding::Claiming) {
-                        let owner = Owner::fresh(&member);
-                        let worker = self.settings.name.clone();
-                        let candidate = Candidate { partition, generation, owner, worker };
-                        self.for_clerk.push_front(clerk::Order::Claim { candidate, tenure });
+                    } else {
+                        self.ask_for_claim(partition, tenure, &member, generation);
                     }
                 }
                 // Opened where the claim was answered, since it needs what was granted.
@@ -108,13 +110,27 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         }
     }
 
+    /// One owner for each tenure: a claim that is asked again may have been granted, and must be known again.
+    fn ask_for_claim(&mut self, partition: Partition, tenure: Tenure, member: &MemberId, generation: Generation) {
+        let waits = matches!(self.ownership.holding(partition, tenure), Some(Holding::Claiming | Holding::FenceAhead));
+        if !waits {
+            return;
+        }
+        let asked = self.owners.remove(&partition).filter(|(of, _)| *of == tenure);
+        let (_, owner) = asked.unwrap_or_else(|| (tenure, Owner::fresh(member)));
+        self.owners.insert(partition, (tenure, owner.clone()));
+        let candidate = Candidate { partition, generation, owner, worker: self.settings.name.clone() };
+        self.claims.push_back((candidate, tenure));
+    }
+
     pub(super) fn answered(&mut self, answer: Answer) -> Result<(), Error> {
         match answer {
             Answer::Claimed { partition, tenure, outcome } => return self.claimed(partition, tenure, outcome),
-            Answer::Started { tickets, outcome } => self.recorded(tickets, outcome)?,
+            Answer::Started { fence, tickets, outcome } => self.recorded(&fence, tickets, outcome)?,
             Answer::Reread { partition, tenure, key, offsets, outcome } => {
                 self.read_again(partition, tenure, key, offsets, outcome)?;
             }
+            Answer::HandedOver => {}
             Answer::Looked(Ok(released)) => self.keys_released(released),
             Answer::Surveyed(Ok(remaining)) => self.surveyed(&remaining),
             Answer::Looked(Err(error)) if error.is_transient() => {}
@@ -136,12 +152,16 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 let actions = self.ownership.claim_granted(partition, tenure);
                 if actions.contains(&Action::Open(partition, tenure)) {
                     self.open(partition, tenure, claimed, committed);
+                } else {
+                    // Asked back meanwhile. Nothing ran under this claim, so nothing of it is to be suspected.
+                    let fence = Fence::unused(partition, claimed.token);
+                    self.for_clerk.push_back(clerk::Order::HandOver(fence));
                 }
                 actions
             }
             Err(ClaimError::Refused(why)) => {
                 (self.notices)(Notice::ClaimRefused { partition, why });
-                self.ownership.claim_refused(partition, tenure, why)
+                self.ownership.claim_refused(self.clock.now(), partition, tenure, why)
             }
             Err(ClaimError::Failed(error)) if error.is_transient() => {
                 self.is_away("the store", &error);
@@ -167,8 +187,11 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         for key in tenancy.stopped.keys() {
             self.lanes.stopped(partition, tenure, key.clone());
         }
+        // A key may have been released while nobody held the partition.
+        self.for_clerk.push_back(clerk::Order::Look { partitions: vec![partition], anyway: true });
         self.control.resume(partition, tenancy.watermark.position());
         self.tenancies.insert(partition, tenancy);
+        self.unheeded.remove(&partition);
         let after = self.assigned_at.remove(&partition).map(|at| self.clock.now().since(at)).unwrap_or_default();
         (self.notices)(Notice::TookOver { partition, after, clean });
     }
@@ -176,19 +199,20 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     /// The tenure ends now: nothing of it may act, whatever still runs.
     fn abandon(&mut self, partition: Partition, tenure: Tenure) {
         let Some(tenancy) = self.tenancies.get(&partition).filter(|t| t.tenure == tenure) else { return };
-        tenancy.fence.give_up();
+        let fence = std::sync::Arc::clone(&tenancy.fence);
         tenancy.cancel.cancel();
         self.lanes.close(partition);
         let dropped = self.outbox.forget(partition);
-        self.summary.refused += dropped as u64;
+        self.dropped(partition, dropped);
         self.failures.retain(|ticket, _| ticket.partition != partition);
         if self.ownership.holding(partition, tenure) == Some(Holding::Closing) {
-            // The drain's bound is over. Kept for its last commit.
+            // The drain's bound is over. Kept for its last acts, which are the prover's.
             for run in self.running.iter_mut().filter(|(t, _)| t.partition == partition && t.tenure == tenure) {
                 run.1.cut_short = true;
                 self.summary.cut_short.push(run.1.job.id.clone());
             }
         } else {
+            fence.give_up();
             self.tenancies.remove(&partition);
         }
     }
@@ -212,19 +236,21 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     }
 
     fn keys_released(&mut self, released: Vec<(Partition, crate::store::StoppedKey)>) {
-        let mut seen = HashSet::new();
         for (partition, row) in released {
             let Some(tenancy) = self.tenancies.get_mut(&partition) else { continue };
-            let known = tenancy.stopped.contains_key(&row.key) && seen.insert((partition, row.key.clone()));
-            if !known || !self.lanes.release(partition, tenancy.tenure, &row.key) {
+            let gone = (row.key.clone(), row.version);
+            if tenancy.resumed.contains(&gone) {
                 continue;
             }
-            tenancy.stopped.remove(&row.key);
-            tenancy.resumed.push((row.key.clone(), row.version));
+            tenancy.resumed.push(gone);
+            self.outbox.want(partition);
+            // Released while nobody held the partition: it was never stopped here, only its row has to go.
+            if tenancy.stopped.remove(&row.key).is_none() || !self.lanes.release(partition, tenancy.tenure, &row.key) {
+                continue;
+            }
             let mut stale = mem::take(&mut self.failures);
             stale.retain(|ticket, _| ticket.partition != partition || ticket.offset != row.offset);
             self.failures = stale;
-            self.outbox.want(partition);
             (self.notices)(Notice::KeyReleased { partition, key: row.key });
         }
         self.lane_actions();

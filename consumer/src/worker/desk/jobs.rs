@@ -1,20 +1,23 @@
 //! Records in, starts, ends, tries.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use keylane_producer::{Attempt, Job, JobKey, Offset, Partition, StoredRecord, partition_of};
 
-use super::{Desk, Timer};
+use super::{ASK_AGAIN, Desk, Timer};
 use crate::{
     clock::BootTime,
     error::Error,
-    fence::Fenced,
+    fence::{Fence, Fenced},
     handler::{Done, Handler, JobContext, Outcome, Retry},
     lanes::{LaneAction, Start, Tenure, Ticket},
     notice::Notice,
     retry::Decision,
     store::{FencedStore, JobWrite, MAX_REASON_BYTES, Quarantined, StopReason, StopRule, Write},
-    worker::{clerk, runner::Ended},
+    worker::{clerk, runner::Ended, tenancy::Tenancy},
 };
 
 /// A job that runs.
@@ -23,11 +26,17 @@ pub(super) struct Run {
     pub(super) attempt: Attempt,
     since: BootTime,
     told_overdue: bool,
+    /// The store knows, or is told, that it runs: it may be what killed a worker.
+    on_record: bool,
     /// It is in the summary already.
     pub(super) cut_short: bool,
 }
 
 impl Run {
+    fn begin(job: Arc<Job>, attempt: Attempt, since: BootTime) -> Self {
+        Self { job, attempt, since, told_overdue: false, on_record: false, cut_short: false }
+    }
+
     /// A job that had ended, whose effect then failed.
     pub(super) fn again<S: FencedStore>(job: &JobWrite<S>) -> Self {
         Self {
@@ -35,6 +44,7 @@ impl Run {
             attempt: job.attempt,
             since: BootTime::ZERO,
             told_overdue: true,
+            on_record: false,
             cut_short: false,
         }
     }
@@ -97,7 +107,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             let deaths = self.tenancies.get(&ticket.partition).and_then(|t| t.deaths(ticket.offset));
             let failures = self.failures.get(&ticket).copied().unwrap_or(0);
             let attempt = Attempt(1 + failures + deaths.unwrap_or(0));
-            self.running.insert(ticket, Run { job, attempt, since: now, told_overdue: false, cut_short: false });
+            self.running.insert(ticket, Run::begin(job, attempt, now));
             match deaths {
                 None => self.run_job(ticket),
                 Some(0) => to_record.entry(ticket.partition).or_default().push(ticket),
@@ -120,24 +130,50 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 self.unstart(ticket);
             }
         }
-        for (partition, tickets) in to_record {
-            let fence = Arc::clone(&self.tenancies[&partition].fence);
-            self.for_clerk.push_back(clerk::Order::Starting { fence, tickets });
+        to_record.into_iter().for_each(|(partition, tickets)| self.record(partition, tickets));
+    }
+
+    /// Has jobs noted as running before they do, if their tenure lasts.
+    pub(super) fn record(&mut self, partition: Partition, tickets: Vec<Ticket>) {
+        let (tickets, gone): (Vec<_>, Vec<_>) = tickets.into_iter().partition(|&ticket| self.is_live(ticket));
+        gone.into_iter().for_each(|ticket| self.unstart(ticket));
+        if tickets.is_empty() {
+            return;
         }
+        for ticket in &tickets {
+            self.running.entry(*ticket).and_modify(|run| run.on_record = true);
+        }
+        let Tenancy { fence, tenure, .. } = &self.tenancies[&partition];
+        let mine =
+            self.running.iter().filter(|(t, run)| run.on_record && t.partition == partition && t.tenure == *tenure);
+        let running: BTreeSet<Offset> = mine.map(|(ticket, _)| ticket.offset).collect();
+        let (fence, running) = (Arc::clone(fence), running.into_iter().collect());
+        self.for_clerk.push_back(clerk::Order::Starting { fence, tickets, running });
     }
 
     /// Jobs under suspicion are on record now: they may start.
     pub(super) fn recorded(
         &mut self,
+        fence: &Arc<Fence>,
         tickets: Vec<Ticket>,
         outcome: Result<Result<(), Fenced>, Error>,
     ) -> Result<(), Error> {
         match outcome {
-            Ok(Ok(())) => tickets.into_iter().for_each(|ticket| self.run_job(ticket)),
-            Ok(Err(_)) => tickets.into_iter().for_each(|ticket| self.unstart(ticket)),
+            Ok(Ok(())) => {
+                self.is_back("the store");
+                tickets.into_iter().for_each(|ticket| self.run_job(ticket));
+            }
+            Ok(Err(why)) => {
+                let tenure = self.tenancies.get(&fence.partition()).filter(|t| Arc::ptr_eq(&t.fence, fence));
+                if let Some(tenure) = tenure.filter(|_| why == Fenced::NewerClaim).map(|t| t.tenure) {
+                    let actions = self.ownership.fenced(self.clock.now(), fence.partition(), tenure);
+                    self.carry_out(actions);
+                }
+                tickets.into_iter().for_each(|ticket| self.unstart(ticket));
+            }
             Err(error) if error.is_transient() => {
                 self.is_away("the store", &error);
-                tickets.into_iter().for_each(|ticket| self.unstart(ticket));
+                self.set_timer(self.clock.now().plus(ASK_AGAIN), Timer::Record(fence.partition(), tickets));
             }
             Err(error) => return Err(error),
         }
@@ -276,7 +312,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             Ok(records) => records,
             Err(error) if error.is_transient() => {
                 self.is_away("the log", &error);
-                self.for_clerk.push_back(clerk::Order::Reread { partition, tenure, key, offsets });
+                let again = Timer::Ask(clerk::Order::Reread { partition, tenure, key, offsets });
+                self.set_timer(self.clock.now().plus(ASK_AGAIN), again);
                 return Ok(());
             }
             Err(error) => return Err(error),

@@ -42,7 +42,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     /// One commit for all partitions that moved, or none of them: then it only proves.
     fn proof(&self) -> Option<Order> {
         let (member, generation) = self.ownership.membership()?.clone();
-        let moved = self.tenancies.iter().filter_map(|(&p, t)| Some((p, t.tenure, t.to_commit()?)));
+        let heeded = self.tenancies.iter().filter(|(p, _)| !self.unheeded.contains(p));
+        let moved = heeded.filter_map(|(&p, t)| Some((p, t.tenure, t.to_commit()?)));
         let tenures: Vec<_> = moved.collect();
         let offsets = tenures.iter().map(|&(partition, _, offset)| (partition, offset)).collect();
         let commit = Commit { member, generation, offsets };
@@ -52,7 +53,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     /// Queues the last acts of a partition.
     pub(super) fn close(&mut self, partition: Partition, tenure: Option<Tenure>, clean: bool) {
         let limit = self.settings.ownership.session;
-        let held = self.tenancies.remove(&partition).filter(|t| Some(t.tenure) == tenure);
+        let is_held = self.tenancies.get(&partition).is_some_and(|t| Some(t.tenure) == tenure);
+        let held = if is_held { self.tenancies.remove(&partition) } else { None };
         let closing = held.map(|tenancy| {
             tenancy.cancel.cancel();
             self.lanes.close(partition);
@@ -96,8 +98,13 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 Err(CommitError::UnknownMember) => self.disowned(&commit),
                 Err(CommitError::NotOwner(partition)) => {
                     self.next_proof = now.plus(SOON);
-                    let actions = self.ownership.lost(&[partition]);
-                    self.carry_out(actions);
+                    let committed = tenures.iter().find(|(of, ..)| *of == partition);
+                    if !self.settings.guards.let_go {
+                        self.lost(&[partition]);
+                    } else if let Some(&(_, tenure, _)) = committed {
+                        let actions = self.ownership.not_owner(partition, tenure);
+                        self.carry_out(actions);
+                    }
                 }
                 Err(CommitError::Unavailable(error)) => {
                     self.is_away("the group", &error);

@@ -1,12 +1,12 @@
 //! Finished jobs to the scribe, and back.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap},
     sync::Arc,
     time::Duration,
 };
 
-use keylane_producer::Partition;
+use keylane_producer::{Job, JobId, Partition};
 
 use super::{Desk, Mail};
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 /// What waits for the scribe, and what the scribe has in hand.
 pub(super) struct Outbox<S: FencedStore> {
     waiting: BTreeMap<Partition, Waiting<S>>,
-    in_hand: HashSet<Partition>,
+    in_hand: HashMap<Partition, Vec<Arc<Job>>>,
     busy: bool,
     /// After the store did not answer: not before this.
     pub(super) again: Option<BootTime>,
@@ -37,7 +37,7 @@ struct Waiting<S: FencedStore> {
 
 impl<S: FencedStore> Default for Outbox<S> {
     fn default() -> Self {
-        Self { waiting: BTreeMap::new(), in_hand: HashSet::new(), busy: false, again: None, backoff: FIRST_WAIT }
+        Self { waiting: BTreeMap::new(), in_hand: HashMap::new(), busy: false, again: None, backoff: FIRST_WAIT }
     }
 }
 
@@ -65,13 +65,20 @@ impl<S: FencedStore> Outbox<S> {
         self.waiting.entry(partition).or_default();
     }
 
-    /// The partition is lost: drops what waits and says how many jobs that were.
-    pub(super) fn forget(&mut self, partition: Partition) -> usize {
-        self.waiting.remove(&partition).map_or(0, |w| w.jobs.len())
+    /// The tenure of the partition is over: drops what waits and says which jobs those were.
+    pub(super) fn forget(&mut self, partition: Partition) -> Vec<JobId> {
+        let waiting = self.waiting.remove(&partition);
+        waiting.into_iter().flat_map(|w| w.jobs).map(|job| job.job.id.clone()).collect()
+    }
+
+    /// Jobs that have ended and of which nobody knows that they are written.
+    pub(super) fn unwritten(&self) -> impl Iterator<Item = &JobId> {
+        let waiting = self.waiting.values().flat_map(|w| &w.jobs).map(|job| &job.job.id);
+        waiting.chain(self.in_hand.values().flatten().map(|job| &job.id))
     }
 
     pub(super) fn concerns(&self, partition: Partition) -> bool {
-        self.waiting.contains_key(&partition) || self.in_hand.contains(&partition)
+        self.waiting.contains_key(&partition) || self.in_hand.contains_key(&partition)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -108,7 +115,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 self.outbox.waiting.insert(partition, Waiting { jobs: rest, quarantined: Vec::new() });
             }
             room -= waiting.jobs.len().max(1).min(room);
-            self.outbox.in_hand.insert(partition);
+            self.outbox.in_hand.insert(partition, waiting.jobs.iter().map(|job| Arc::clone(&job.job)).collect());
             batch.push(PartitionWrite {
                 fence: Arc::clone(&tenancy.fence),
                 jobs: waiting.jobs,
@@ -151,6 +158,9 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
 
     fn partition_written(&mut self, batch: PartitionWrite<S>, results: Vec<JobWritten>) {
         let partition = batch.fence.partition();
+        let (applied, done) = count(&results);
+        self.summary.applied += applied;
+        self.summary.already_done += done;
         // Written under a tenure that is over: it landed while that one was the newest, and that is all there is to know.
         let Some(tenancy) = self.tenancies.get_mut(&partition).filter(|t| Arc::ptr_eq(&t.fence, &batch.fence)) else {
             return;
@@ -164,8 +174,6 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             let ticket = Ticket { partition, tenure, offset: job.offset };
             match result {
                 JobWritten::Applied | JobWritten::AlreadyDone => {
-                    let done = matches!(result, JobWritten::AlreadyDone);
-                    *(if done { &mut self.summary.already_done } else { &mut self.summary.applied }) += 1;
                     if let Some(tenancy) = self.tenancies.get_mut(&partition) {
                         tenancy.watermark.finish(job.offset);
                     }
@@ -189,6 +197,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         self.summary.stopped += 1;
         if let Some(tenancy) = self.tenancies.get_mut(&ticket.partition) {
             tenancy.stopped.insert(key.clone(), 0);
+            tenancy.acquit(ticket.offset);
         }
         (self.notices)(Notice::KeyStopped {
             partition: ticket.partition,
@@ -211,11 +220,15 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 (self.notices)(Notice::WriteRefused { partition, jobs: batch.jobs.len() });
                 let held = self.tenancies.get(&partition).filter(|t| Arc::ptr_eq(&t.fence, &batch.fence));
                 if let Some(tenure) = held.map(|t| t.tenure) {
-                    let actions = self.ownership.fenced(partition, tenure);
+                    let actions = if self.unheeded.remove(&partition) {
+                        self.ownership.lost(&[partition])
+                    } else {
+                        self.ownership.fenced(self.clock.now(), partition, tenure)
+                    };
                     self.carry_out(actions);
                 }
             }
-            Fenced::GivenUp | Fenced::Ending => self.summary.refused += batch.jobs.len() as u64,
+            Fenced::GivenUp | Fenced::Ending => self.dropped(partition, batch.jobs.iter().map(|job| job.job.id.clone()).collect()),
         }
     }
 
@@ -224,7 +237,24 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         if self.tenancies.get(&partition).is_some_and(|t| Arc::ptr_eq(&t.fence, &batch.fence)) {
             self.outbox.put_back(batch);
         } else {
-            self.summary.refused += batch.jobs.len() as u64;
+            self.dropped(partition, batch.jobs.iter().map(|job| job.job.id.clone()).collect());
         }
     }
+
+    /// Finished jobs that are not written any more. A worker that ends names them; one that goes on tells and counts them.
+    pub(super) fn dropped(&mut self, partition: Partition, jobs: Vec<JobId>) {
+        if self.end_by.is_some() {
+            return self.summary.cut_short.extend(jobs);
+        }
+        self.summary.refused += jobs.len() as u64;
+        for _ in jobs {
+            (self.notices)(Notice::LateResultDropped { partition });
+        }
+    }
+}
+
+/// How many of these were applied now, and how many before.
+fn count(results: &[JobWritten]) -> (u64, u64) {
+    let how_many = |is: fn(&JobWritten) -> bool| results.iter().filter(|&result| is(result)).count() as u64;
+    (how_many(|r| matches!(r, JobWritten::Applied)), how_many(|r| matches!(r, JobWritten::AlreadyDone)))
 }

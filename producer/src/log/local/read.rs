@@ -1,5 +1,7 @@
 //! Records back from the log.
 
+use std::ops::ControlFlow;
+
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, types::Type};
 
@@ -53,6 +55,25 @@ pub(super) fn exactly(
         found.extend(ask.query_row([column(offset)], record).optional()?);
     }
     Ok(found)
+}
+
+/// The keys alone: a payload is not read.
+pub(super) fn keys(
+    connection: &Connection,
+    table: Table,
+    from: Offset,
+    mut each: impl FnMut(Offset, Option<&[u8]>) -> ControlFlow<()>,
+) -> rusqlite::Result<()> {
+    let text = format!("SELECT offset, key FROM {} WHERE offset >= ?1 ORDER BY offset", table.name);
+    let mut ask = connection.prepare_cached(&text)?;
+    let mut rows = ask.query([column(from)])?;
+    while let Some(row) = rows.next()? {
+        let key = row.get_ref(1)?.as_blob_or_null()?;
+        if each(Offset(row.get(0)?), key).is_break() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn bounds(connection: &Connection, table: Table) -> rusqlite::Result<Bounds> {

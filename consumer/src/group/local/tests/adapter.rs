@@ -252,6 +252,8 @@ fn a_file_that_is_locked_for_seconds_makes_polls_unavailable_and_costs_nothing_e
         }
     };
     assert!(error.is_transient(), "{error:?}");
+    let again = group.poll(Duration::from_millis(100), &mut |event| panic!("{event:?}"));
+    assert!(again.is_err(), "it is away until it answers, not back in between");
     lock.execute_batch("COMMIT").unwrap();
     assert_eq!(turn(&mut group).len(), 0);
     commit(&group, &me, &[(P0, 1)]).unwrap();
@@ -398,13 +400,20 @@ fn an_overview_shows_an_expired_member_and_does_not_expel_it() {
         worker: "host/7".into(),
         member_for: Some(Duration::from_secs(5)),
         session_left: Some(Duration::from_secs(10)),
+        session: SESSION,
+        silent_for: Duration::from_secs(5),
         partitions: vec![P0, P1],
         revoking: vec![],
     };
     assert_eq!(seen.members, [member.clone()]);
     assert_eq!(seen.committed, [(P0, None), (P1, Some(Offset(4)))].into());
     folder.clock.advance(SESSION);
-    member = MemberOverview { member_for: Some(Duration::from_secs(20)), session_left: None, ..member };
+    member = MemberOverview {
+        member_for: Some(Duration::from_secs(20)),
+        session_left: None,
+        silent_for: Duration::from_secs(20),
+        ..member
+    };
     for _ in 0..2 {
         seen = reader.overview().unwrap();
         assert_eq!(seen.members, [member.clone()]);

@@ -1,0 +1,38 @@
+//! Arguments of `keylane demo`.
+
+use clap::Args;
+
+const EXAMPLES: &str = "\
+Examples:
+  keylane demo
+  keylane demo --no-fence; echo $?
+  keylane demo --keep -o json | tail -n 1 | jq .verdict
+
+It uses a temporary folder of its own: what --broker, --store, --queue and --group say is not looked at. It ends with 0 if
+every event was applied exactly once and in order, no stale write landed and some were refused; else with 1.";
+
+/// Arguments of `demo`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct DemoArgs {
+    // No environment variable: what holds is not to be taken away by accident.
+    /// Take the store's check away, to see that it is what holds: stale writes land, and the demo ends with 1
+    #[arg(long)]
+    pub(crate) no_fence: bool,
+
+    /// Keep the folder with the queue, the ledger and the workers' logs, and print its path
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+/// Arguments of the demo's own workers, which it starts itself.
+#[derive(Debug, Args)]
+pub(crate) struct DemoWorkerArgs {
+    /// The worker's name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: String,
+
+    /// Without the store's check
+    #[arg(long)]
+    pub(crate) no_fence: bool,
+}

@@ -1,0 +1,61 @@
+//! Arguments of `keylane retry`.
+
+use clap::{Args, ValueEnum};
+use keylane_consumer::store::StopRule;
+use keylane_producer::JobKey;
+
+use super::parsed;
+
+const EXAMPLES: &str = "\
+Examples:
+  keylane retry customer-42
+  keylane retry hex:00000007c328
+  keylane retry --all --reason worker_died
+  keylane retry --all --dry-run
+
+A released key goes on with the job it stopped at, and its followers in order behind it. A key that changed since it was
+looked at is left alone and named: then the code is 1. A key that is not stopped is code 5.";
+
+/// Arguments of `retry`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct RetryArgs {
+    /// The stopped keys, as 'keylane status' names them: text, or hex: and the bytes
+    #[arg(value_name = "KEY", value_parser = parsed::<JobKey>, required_unless_present = "all")]
+    #[arg(conflicts_with_all = ["all", "reason"])]
+    pub(crate) keys: Vec<JobKey>,
+
+    /// Every stopped key of the queue
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// With --all: only keys that this rule stopped
+    #[arg(long, value_enum, value_name = "RULE")]
+    pub(crate) reason: Option<Rule>,
+
+    /// Say what would be released, and release nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// A rule that stops keys, by the word that `status` shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Rule {
+    /// All tries were used up
+    OutOfAttempts,
+    /// The handler rejected the job
+    Rejected,
+    /// Workers died while it ran
+    WorkerDied,
+}
+
+impl From<Rule> for StopRule {
+    fn from(rule: Rule) -> Self {
+        match rule {
+            Rule::OutOfAttempts => Self::OutOfAttempts,
+            Rule::Rejected => Self::Rejected,
+            Rule::WorkerDied => Self::WorkerDied,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What queue and store say at this moment. It only looks.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use keylane_consumer::{
+    clock::Clock,
+    group::local::GroupReader,
+    store::{
+        FencedStore, StoreSession,
+        sqlite::{SqliteSession, SqliteStore},
+    },
+};
+use keylane_producer::sqlite::{Patience, Purpose, open};
+use rusqlite::{Connection, ErrorCode};
+
+use super::{actors::Role, stage::Scene};
+use crate::exit::{Code, Failure};
+
+/// One look.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sight {
+    /// By partition: whom the fence row names.
+    pub(super) owners: Vec<Option<Role>>,
+    /// Events in the journal, by the worker that wrote them.
+    applied: BTreeMap<Box<str>, u64>,
+    /// Late writes that the store refused.
+    pub(super) refused: Late,
+    /// Late writes that landed.
+    pub(super) landed: Late,
+    finished: bool,
+}
+
+/// Events of late writes, by worker and partition.
+pub(super) type Late = BTreeMap<(Box<str>, u32), u64>;
+
+impl Sight {
+    pub(super) fn owner(&self, partition: u32) -> Option<Role> {
+        self.owners.get(usize::try_from(partition).ok()?).copied().flatten()
+    }
+
+    pub(super) fn partitions_of(&self, role: Role) -> Vec<u32> {
+        (0_u32..).zip(&self.owners).filter(|(_, owner)| **owner == Some(role)).map(|(p, _)| p).collect()
+    }
+
+    /// How many partitions each worker has when nobody is missing.
+    pub(super) fn share(&self) -> usize {
+        self.owners.len() / Role::ALL.len()
+    }
+
+    pub(super) fn holds(&self, role: Role) -> bool {
+        self.owners.contains(&Some(role))
+    }
+
+    pub(super) fn applied(&self, role: Role) -> u64 {
+        self.applied.get(role.to_string().as_str()).copied().unwrap_or(0)
+    }
+
+    pub(super) fn applied_in_all(&self) -> u64 {
+        self.applied.values().sum()
+    }
+
+    /// Whether the group has committed every partition to its end.
+    pub(super) fn is_finished(&self) -> bool {
+        self.finished
+    }
+}
+
+/// Connections to look through.
+pub(super) struct Watch {
+    group: GroupReader,
+    store: SqliteSession,
+    ledger: Connection,
+    /// To each file, for [`Watch::writers_are_free`].
+    writers: [Connection; 2],
+}
+
+/// How long a writer may wait for the others' ordinary writes.
+const ORDINARY: Duration = Duration::from_millis(300);
+
+impl Watch {
+    pub(super) fn open(scene: &Scene) -> Result<Self, Failure> {
+        let writer = |path: &Path, purpose| -> Result<Connection, Failure> {
+            let connection = open(path, purpose, Patience::Brisk)?;
+            connection.busy_timeout(ORDINARY).map_err(|e| unreadable(&e))?;
+            Ok(connection)
+        };
+        Ok(Self {
+            // The store first: it pins the queue, and makes the fence rows.
+            store: SqliteStore::new(&scene.store).open(&scene.queue, &scene.group)?,
+            group: GroupReader::open(&scene.broker, &scene.queue, &scene.group, Clock::boot())?,
+            ledger: open(&scene.store, Purpose::Store, Patience::Patient)?,
+            writers: [writer(&scene.broker, Purpose::QueueFile)?, writer(&scene.store, Purpose::Store)?],
+        })
+    }
+
+    pub(super) fn look(&mut self) -> Result<Sight, Failure> {
+        let mut sight = Sight { finished: self.group.everything_finished()?, ..Sight::default() };
+        for partition in self.store.overview()? {
+            sight.owners.push(partition.worker.as_deref().and_then(Role::named));
+            for late in partition.refused {
+                sight.refused.insert((late.worker, partition.partition.0), late.jobs);
+            }
+        }
+        self.look_at_journal(&mut sight).map_err(|e| unreadable(&e))?;
+        Ok(sight)
+    }
+
+    fn look_at_journal(&self, sight: &mut Sight) -> rusqlite::Result<()> {
+        let sql = "SELECT worker, part, count(*), sum(worker IS NOT owner_then) FROM journal GROUP BY worker, part";
+        let mut statement = self.ledger.prepare_cached(sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (worker, partition): (String, u32) = (row.get(0)?, row.get(1)?);
+            let (jobs, late): (u64, u64) = (row.get(2)?, row.get(3)?);
+            let worker: Box<str> = worker.into();
+            *sight.applied.entry(worker.clone()).or_default() += jobs;
+            if late > 0 {
+                sight.landed.insert((worker, partition), late);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether both files can be written to: a process that is frozen inside a transaction holds the write lock for
+    /// everybody, and then nobody could take over from it.
+    pub(super) fn writers_are_free(&self) -> Result<bool, Failure> {
+        for writer in &self.writers {
+            match writer.execute_batch("BEGIN IMMEDIATE; ROLLBACK") {
+                Ok(()) => {}
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => return Ok(false),
+                Err(error) => return Err(unreadable(&error)),
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn unreadable(error: &rusqlite::Error) -> Failure {
+    Failure::new(Code::Unavailable, "cannot look at the demo's files").because(error)
+}

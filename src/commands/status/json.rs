@@ -1,0 +1,78 @@
+//! The answer of `status -o json`: the snapshot by its own contract, and beside it what may name keys.
+
+use serde::Serialize;
+
+use keylane_sidecar::Snapshot;
+
+use super::Report;
+use crate::{exit::Failure, output::Output, time};
+
+/// One object a look. `snapshot` keeps `docs/schemas/snapshot.schema.json`, which knows no keys; the rest is for people
+/// who may see them.
+#[derive(Serialize)]
+struct Status<'a> {
+    snapshot: &'a Snapshot,
+    stopped_keys: Vec<StoppedKey<'a>>,
+    refused_writes: Vec<RefusedWrites<'a>>,
+    quarantined: Vec<Quarantined>,
+}
+
+#[derive(Serialize)]
+struct StoppedKey<'a> {
+    /// As `keylane retry` takes it.
+    key: String,
+    partition: u32,
+    job: &'a str,
+    rule: &'static str,
+    reason: &'a str,
+    attempts: u32,
+    since: String,
+    /// Jobs of the key after that one; null if there were too many records to look through.
+    jobs_behind: Option<u64>,
+    /// A person let it go on, and no worker runs it yet.
+    released: bool,
+}
+
+#[derive(Serialize)]
+struct RefusedWrites<'a> {
+    worker: &'a str,
+    partition: u32,
+    writes: u64,
+    jobs: u64,
+    last: String,
+}
+
+#[derive(Serialize)]
+struct Quarantined {
+    partition: u32,
+    records: u64,
+}
+
+pub(super) fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
+    let picture = &report.picture;
+    let stopped = picture.stopped.iter().zip(&report.waiting).map(|((partition, key), &jobs_behind)| StoppedKey {
+        key: key.key.to_string(),
+        partition: partition.0,
+        job: key.id.as_str(),
+        rule: key.reason.rule.as_str(),
+        reason: &key.reason.text,
+        attempts: key.attempts.0,
+        since: time::rfc3339(key.since),
+        jobs_behind,
+        released: key.released,
+    });
+    let refused = picture.refused.iter().map(|(partition, refused)| RefusedWrites {
+        worker: &refused.worker,
+        partition: partition.0,
+        writes: refused.writes,
+        jobs: refused.jobs,
+        last: time::rfc3339(refused.last),
+    });
+    let quarantined = picture.quarantined.iter();
+    output.json(&Status {
+        snapshot: &picture.snapshot,
+        stopped_keys: stopped.collect(),
+        refused_writes: refused.collect(),
+        quarantined: quarantined.map(|&(p, records)| Quarantined { partition: p.0, records }).collect(),
+    })
+}

@@ -1,0 +1,84 @@
+//! One look at group, store and log together. It opens, reads and writes nothing down.
+
+use std::collections::BTreeMap;
+
+use keylane_consumer::{
+    clock::Clock,
+    group::local::GroupReader,
+    store::{RefusedWrites, StoppedKey, sqlite::SqliteStore},
+    view::{self, Seen},
+};
+use keylane_producer::{GroupName, Log, Partition, QueueIdentity, Timestamp, log::local::LocalLog};
+use keylane_sidecar::{PartitionState, Snapshot};
+
+use crate::{
+    broker,
+    cli::{BrokerUrl, Global, StoreUrl},
+    commands::queue::identity,
+    exit::Failure,
+};
+
+/// Open connections, to look again and again.
+pub(crate) struct Eye {
+    pub(crate) queue: QueueIdentity,
+    pub(crate) log: LocalLog,
+    group: GroupName,
+    reader: GroupReader,
+    store: SqliteStore,
+}
+
+/// What was seen at one moment.
+pub(crate) struct Picture {
+    pub(crate) at: Timestamp,
+    pub(crate) snapshot: Snapshot,
+    /// Also those that were released and do not run yet.
+    pub(crate) stopped: Vec<(Partition, StoppedKey)>,
+    pub(crate) refused: Vec<(Partition, RefusedWrites)>,
+    /// Partitions with records in quarantine, and how many.
+    pub(crate) quarantined: Vec<(Partition, u64)>,
+}
+
+impl Eye {
+    pub(crate) fn open(global: &Global) -> Result<Self, Failure> {
+        let mut log = broker::open(global)?;
+        let queue = identity(&mut log, global)?;
+        let (BrokerUrl::Sqlite(file), StoreUrl::Sqlite(store)) = (&global.broker, global.store());
+        let reader = GroupReader::open(file, &queue, &global.group, Clock::boot())?;
+        Ok(Self { queue, log, group: global.group.clone(), reader, store: SqliteStore::new(store) })
+    }
+
+    pub(crate) fn look(&mut self) -> Result<Picture, Failure> {
+        let store = self.store.look(&self.queue, &self.group)?;
+        let members = self.reader.overview()?;
+        // The ends last: they can only be further than what is done.
+        let mut bounds = BTreeMap::new();
+        for partition in self.queue.partitions.all() {
+            bounds.insert(partition, self.log.bounds(&self.queue, partition)?);
+        }
+        let at = Timestamp::now();
+        let snapshot = view::of_group(&Seen {
+            at,
+            observer: "keylane-status",
+            queue: &self.queue,
+            group: &self.group,
+            members: &members,
+            store: store.as_deref(),
+            bounds: &bounds,
+        });
+        let mut picture = Picture { at, snapshot, stopped: vec![], refused: vec![], quarantined: vec![] };
+        for row in store.into_iter().flatten() {
+            picture.stopped.extend(row.stopped.into_iter().map(|key| (row.partition, key)));
+            picture.refused.extend(row.refused.into_iter().map(|refused| (row.partition, refused)));
+            picture.quarantined.extend((row.quarantined > 0).then_some((row.partition, row.quarantined)));
+        }
+        Ok(picture)
+    }
+}
+
+impl Picture {
+    /// Whether somebody works on the partition now.
+    pub(crate) fn is_worked_on(&self, partition: Partition) -> bool {
+        let owned = |state| matches!(state, PartitionState::Held | PartitionState::Draining);
+        self.snapshot.partitions.iter().any(|p| p.partition == partition.0 && owned(p.state))
+    }
+}

@@ -1,0 +1,113 @@
+//! Which crate may know which, and who may name a token. The boundary is the dependency graph: Cargo forbids cycles, so as
+//! long as `consumer` stands above the other two, they cannot name what it mints.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn metadata() -> Value {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--format-version", "1", "--offline"]);
+    let output = cargo.current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The crates of ours that a crate depends on, of any kind of dependency.
+fn ours(metadata: &Value, crate_name: &str) -> BTreeSet<String> {
+    let packages = metadata["packages"].as_array().unwrap();
+    let package = packages.iter().find(|p| p["name"] == crate_name).unwrap();
+    let names = package["dependencies"].as_array().unwrap().iter().map(|d| d["name"].as_str().unwrap());
+    names.filter(|name| name.starts_with("keylane")).map(str::to_owned).collect()
+}
+
+fn set(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|&n| n.to_owned()).collect()
+}
+
+#[test]
+fn the_arrows_between_the_crates_never_point_back() {
+    let metadata = metadata();
+    assert_eq!(ours(&metadata, "keylane-producer"), set(&[]));
+    assert_eq!(ours(&metadata, "keylane-sidecar"), set(&[]));
+    assert_eq!(ours(&metadata, "keylane-consumer"), set(&["keylane-producer", "keylane-sidecar"]));
+    let program = ours(&metadata, "keylane");
+    assert_eq!(program, set(&["keylane-consumer", "keylane-producer", "keylane-sidecar"]));
+}
+
+/// Every source file below the folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The files below these folders in whose code, tests left out, the word stands; as paths from the root.
+fn files_with(word: &str, folders: &[&str]) -> BTreeSet<String> {
+    let all = folders.iter().flat_map(|folder| sources(&root().join(folder)));
+    let with = all.filter(|path| {
+        let text = std::fs::read_to_string(path).unwrap();
+        text.split("#[cfg(test)]\nmod tests {").next().unwrap().contains(word)
+    });
+    with.map(|path| path.strip_prefix(root()).unwrap().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn producers_and_watchers_do_not_name_the_token() {
+    for word in ["FenceToken", "Generation", "keylane_fence"] {
+        assert_eq!(files_with(word, &["producer/src", "sidecar/src"]), set(&[]), "{word}");
+    }
+    assert!(
+        files_with("FenceToken", &["consumer/src"]).contains("consumer/src/fence.rs"),
+        "the search finds what is there"
+    );
+}
+
+#[test]
+fn tokens_are_minted_by_stores_only() {
+    let mut minting = files_with("FenceToken::minted(", &["src", "consumer/src"]);
+    minting.retain(|file| !file.contains("/tests") && !file.contains("/simulation/"));
+    assert!(minting.iter().all(|file| file.starts_with("consumer/src/store/")), "{minting:?}");
+    assert!(!minting.is_empty());
+}
+
+#[test]
+fn deadlines_are_read_from_one_clock() {
+    let reading = files_with("ClockId::Boottime", &["src", "consumer/src", "producer/src", "sidecar/src"]);
+    assert_eq!(reading, set(&["consumer/src/clock.rs"]));
+}
+
+#[test]
+fn the_pure_machines_touch_nothing() {
+    for machine in ["ownership", "lanes", "watermark", "retry"] {
+        let text = std::fs::read_to_string(root().join(format!("consumer/src/{machine}.rs"))).unwrap();
+        let code: Vec<_> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        for word in ["std::thread", "std::fs", "tokio", "crossbeam", "async ", "Clock", "SystemTime", "Mutex"] {
+            assert!(!code.iter().any(|line| line.contains(word)), "{machine} names {word}");
+        }
+    }
+}
+
+/// Settings of the guards are for twin tests and the demo: no flag and no variable of a real worker reaches them.
+#[test]
+fn no_flag_of_a_real_worker_takes_a_guard_away() {
+    let naming = files_with("Guards", &["src"]);
+    assert!(naming.iter().all(|file| file.contains("demo")), "{naming:?}");
+}

@@ -1,0 +1,287 @@
+//! Real `keylane work` processes on one queue file: started, frozen, killed, and judged by what they left in the store.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use keylane_consumer::{
+    FencedStore,
+    store::{StoreSession, sqlite::SqliteStore},
+};
+use keylane_producer::{
+    JobKey, Log,
+    log::local::{LocalLog, Open},
+    partition_of,
+    sqlite::Patience,
+};
+use rusqlite::Connection;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::process::{Place, pause};
+
+/// A folder with a queue, a store that remembers every claim and every result in order, and a journal of handlers.
+pub(crate) struct Fleet {
+    pub(crate) place: Place,
+    /// What every worker of it is started with.
+    options: Vec<String>,
+}
+
+/// A worker process; it is killed when it is dropped.
+pub(crate) struct Worker {
+    child: Child,
+    pub(crate) name: String,
+    out: PathBuf,
+    err: PathBuf,
+}
+
+/// A result as it landed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Landed {
+    pub(crate) partition: u32,
+    pub(crate) offset: u64,
+    pub(crate) key: String,
+    /// Whose handler answered it.
+    pub(crate) writer: String,
+    /// Who held the partition's row at that moment.
+    pub(crate) holder: String,
+}
+
+/// Every result in the order in which it landed, with the row's holder at that moment: what no program can tidy up.
+const WITNESS: &str = "
+CREATE TABLE landed (
+    n INTEGER PRIMARY KEY AUTOINCREMENT, part INTEGER, offset INTEGER, key BLOB, result TEXT, holder TEXT
+);
+CREATE TRIGGER landed AFTER INSERT ON keylane_result BEGIN
+    INSERT INTO landed (part, offset, key, result, holder)
+    SELECT new.part, new.offset, new.key, new.result, worker FROM keylane_fence WHERE part = new.part;
+END;
+CREATE TABLE suspected (n INTEGER PRIMARY KEY, offset INTEGER);
+CREATE TRIGGER suspected AFTER INSERT ON keylane_suspect BEGIN
+    INSERT INTO suspected (offset) VALUES (new.offset);
+END;";
+
+impl Fleet {
+    pub(crate) fn new(partitions: u32, options: &[&str]) -> Self {
+        let place = Place::new();
+        place.run(&["queue", "create", "jobs", "--partitions", &partitions.to_string()]).expect(0);
+        let fleet = Self { place, options: options.iter().map(|&o| o.to_owned()).collect() };
+        // A worker that finds nothing to do makes the store's tables.
+        let mut first = fleet.place.command(&["work", "--builtin", "discard", "--until-empty"]);
+        crate::process::Ended::of(first.args(["--store", "sqlite:store.db"]).spawn().unwrap()).expect(0);
+        fleet.store().execute_batch(WITNESS).unwrap();
+        fleet
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    pub(crate) fn store(&self) -> Connection {
+        open(&self.file("store.db"))
+    }
+
+    /// Jobs with these keys, in order; a job's payload is its number.
+    pub(crate) fn enqueue(&self, keys: impl IntoIterator<Item = String>) {
+        let lines: Vec<String> =
+            keys.into_iter().enumerate().map(|(n, key)| format!(r#"{{"key":"{key}","n":{n}}}"#)).collect();
+        self.place.run_with_input(&["enqueue", "-", "--key", "/key"], lines.join("\n")).expect(0);
+    }
+
+    /// Starts a worker whose handler is this shell script; `$1` is the worker's name.
+    pub(crate) fn start(&self, name: &str, script: &str) -> Worker {
+        self.launch(self.place.command(&[]), name, script)
+    }
+
+    /// As [`Fleet::start`]; a write beyond the limit on its files' size fails there instead of ending it.
+    pub(crate) fn start_ignoring_size_limit(&self, name: &str, script: &str) -> Worker {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", r#"trap '' XFSZ; exec "$@""#, "sh", env!("CARGO_BIN_EXE_keylane")]);
+        shell.current_dir(self.place.path()).env_clear().stdin(Stdio::null());
+        self.launch(shell, name, script)
+    }
+
+    fn launch(&self, mut command: Command, name: &str, script: &str) -> Worker {
+        let (out, err) = (self.file(&format!("{name}.out")), self.file(&format!("{name}.err")));
+        command.args(["work", "-o", "json", "--store", "sqlite:store.db", "--name", name]).args(&self.options);
+        command.args(["--exec", "sh", "-c", script, "handler", name]);
+        let file = |path: &Path| File::options().create(true).append(true).open(path).unwrap();
+        let child = command.stdout(Stdio::from(file(&out))).stderr(Stdio::from(file(&err))).spawn().unwrap();
+        Worker { child, name: name.to_owned(), out, err }
+    }
+
+    /// Whether somebody is inside a transaction that writes, to the queue or to the store.
+    pub(crate) fn is_locked(&self) -> bool {
+        pause(Duration::from_millis(5));
+        is_locked(&self.file("keylane.db")) || is_locked(&self.file("store.db"))
+    }
+
+    /// Everything that landed, in that order.
+    pub(crate) fn landed(&self) -> Vec<Landed> {
+        let store = self.store();
+        let mut rows = store.prepare("SELECT part, offset, key, result, holder FROM landed ORDER BY n").unwrap();
+        let landed = |row: &rusqlite::Row<'_>| {
+            let (key, result): (Vec<u8>, String) = (row.get(2)?, row.get(3)?);
+            let result: Value = serde_json::from_str(&result).unwrap();
+            Ok(Landed {
+                partition: row.get(0)?,
+                offset: row.get::<_, i64>(1)?.cast_unsigned(),
+                key: String::from_utf8(key).unwrap(),
+                writer: result["worker"].as_str().unwrap_or_default().to_owned(),
+                holder: row.get(4)?,
+            })
+        };
+        rows.query_map([], landed).unwrap().map(Result::unwrap).collect()
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.number("SELECT count(*) FROM landed")
+    }
+
+    pub(crate) fn number(&self, sql: &str) -> u64 {
+        self.store().query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap().cast_unsigned()
+    }
+
+    /// Lets a stopped key go on, as a person would.
+    pub(crate) fn release(&self, key: &str) {
+        let log = LocalLog::open(&self.file("keylane.db"), Open::Existing, Patience::Patient).unwrap();
+        let queue = { log }.describe(&"jobs".parse().unwrap()).unwrap().identity;
+        let mut session = SqliteStore::new(self.file("store.db")).open(&queue, &"workers".parse().unwrap()).unwrap();
+        let key = JobKey::try_from(key).unwrap();
+        let overview = session.overview().unwrap();
+        let row = overview.iter().flat_map(|o| &o.stopped).find(|row| row.key == key).unwrap();
+        let partition = partition_of(key.as_bytes(), queue.partitions);
+        assert!(session.release_key(partition, &key, row.version).unwrap());
+    }
+
+    /// Nothing lost, nothing twice, each key in order, and nothing by a worker that did not hold the partition's row.
+    pub(crate) fn judge(&self) -> Result<(), String> {
+        judge(&self.place.records("jobs").iter().map(|r| (r.partition, r.offset)).collect::<Vec<_>>(), &self.landed())
+    }
+
+    /// What every worker said, for a failure's report.
+    pub(crate) fn report(&self) -> String {
+        let mut files: Vec<_> = std::fs::read_dir(self.place.path()).unwrap().map(|e| e.unwrap().path()).collect();
+        files.sort();
+        let told = files.iter().filter(|f| f.extension().is_some_and(|e| e == "out" || e == "err"));
+        told.map(|f| {
+            let text = std::fs::read_to_string(f).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            format!("--- {}\n{}\n", f.display(), lines[lines.len().saturating_sub(60)..].join("\n"))
+        })
+        .collect()
+    }
+}
+
+/// A file of which another process may hold the lock for long.
+pub(crate) fn open(path: &Path) -> Connection {
+    let connection = Connection::open(path).unwrap();
+    connection.busy_timeout(Duration::from_secs(60)).unwrap();
+    connection
+}
+
+/// Whether somebody is inside a transaction that writes to the file.
+pub(crate) fn is_locked(path: &Path) -> bool {
+    let file = Connection::open(path).unwrap();
+    file.busy_timeout(Duration::ZERO).unwrap();
+    file.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err()
+}
+
+pub(crate) fn judge(enqueued: &[(u32, u64)], landed: &[Landed]) -> Result<(), String> {
+    let mut times: BTreeMap<(u32, u64), usize> = enqueued.iter().map(|&place| (place, 0)).collect();
+    let mut last: BTreeMap<&str, u64> = BTreeMap::new();
+    for result in landed {
+        let Some(times) = times.get_mut(&(result.partition, result.offset)) else {
+            return Err(format!("nobody enqueued {result:?}"));
+        };
+        *times += 1;
+        if result.writer != result.holder {
+            return Err(format!("a stale write landed: {result:?}"));
+        }
+        if last.insert(&result.key, result.offset).is_some_and(|before| before >= result.offset) {
+            return Err(format!("out of order: {result:?}"));
+        }
+    }
+    match times.into_iter().find(|&(_, times)| times != 1) {
+        Some((place, times)) => Err(format!("partition and offset {place:?} landed {times} times")),
+        None => Ok(()),
+    }
+}
+
+impl Worker {
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Freezes it if this holds then; else it goes on.
+    pub(crate) fn freeze_if(&self, holds: impl FnOnce() -> bool) -> bool {
+        self.signal(Signal::STOP);
+        let frozen = holds();
+        if !frozen {
+            self.signal(Signal::CONT);
+            pause(Duration::from_millis(3));
+        }
+        frozen
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Everything that it told so far.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(&self.out).unwrap_or_default();
+        // The last line may be half-written.
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    pub(crate) fn told(&self, event: &str) -> usize {
+        self.events().iter().filter(|e| e["event"] == event).count()
+    }
+
+    /// What it said when it ended.
+    pub(crate) fn summary(&self) -> Value {
+        self.events().into_iter().rev().find(|e| e["event"] == "ended").unwrap_or_default()
+    }
+
+    pub(crate) fn errors(&self) -> String {
+        std::fs::read_to_string(&self.err).unwrap_or_default()
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Its exit code, or 128 and the signal's number as a shell says it; `None` if it still runs.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        use std::os::unix::process::ExitStatusExt;
+        let status = self.child.try_wait().unwrap()?;
+        Some(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
+    }
+
+    /// Waits for its end, at most this long.
+    #[track_caller]
+    pub(crate) fn wait_end(&mut self, limit: Duration) -> i32 {
+        let clock = keylane_consumer::clock::Clock::boot();
+        let until = clock.now().plus(limit);
+        loop {
+            if let Some(code) = self.ended() {
+                return code;
+            }
+            assert!(clock.now() < until, "{} did not end within {limit:?}: {}", self.name, self.errors());
+            pause(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
