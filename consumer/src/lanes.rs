@@ -13,11 +13,13 @@
 //!    same offset runs again.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, VecDeque},
     mem,
 };
 
 use keylane_producer::{JobKey, Offset, Partition};
+
+use crate::numbers::{NumberMap, NumberSet};
 
 /// Numbers this process's tenures of partitions: one for each claim it tried. Local, and no fence token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,10 +63,10 @@ impl Default for LaneLimits {
 #[derive(Debug)]
 pub struct Lanes<J> {
     limits: LaneLimits,
-    partitions: HashMap<Partition, PartitionLanes<J>>,
+    partitions: NumberMap<Partition, PartitionLanes<J>>,
     /// Lanes whose head can start, oldest first; an entry may be outdated.
     ready: VecDeque<(Partition, Tenure, JobKey)>,
-    running: HashSet<Ticket>,
+    running: NumberSet<Ticket>,
     actions: Vec<LaneAction>,
 }
 
@@ -163,9 +165,9 @@ impl<J: Clone> Lanes<J> {
     pub fn new(limits: LaneLimits) -> Self {
         Self {
             limits,
-            partitions: HashMap::new(),
+            partitions: NumberMap::default(),
             ready: VecDeque::new(),
-            running: HashSet::new(),
+            running: NumberSet::default(),
             actions: Vec::new(),
         }
     }
@@ -253,13 +255,22 @@ impl<J: Clone> Lanes<J> {
 
     /// The head's write is applied: the next job of the key may start.
     pub fn applied(&mut self, ticket: Ticket, key: &JobKey) {
-        if self.busy_lane(ticket, key).is_none() {
+        let Some(lanes) = self.partitions.get_mut(&ticket.partition).filter(|p| p.tenure == ticket.tenure) else {
             return;
-        }
-        let lanes = self.partitions.get_mut(&ticket.partition).expect("the lane was just found in it");
-        lanes.drop_head(key);
+        };
+        let Some(lane) = lanes.lanes.get_mut(key).filter(|lane| lane.is_busy_with(ticket.offset)) else { return };
+        let size = lane.held.pop_front().expect("a busy lane has its head").place.size;
+        lane.held_bytes -= size;
+        lanes.known_jobs -= 1;
+        lanes.held_jobs -= 1;
+        lanes.held_bytes -= size;
         lanes.busy -= 1;
-        self.head_changed(ticket.partition, key);
+        if lane.held.is_empty() {
+            self.head_changed(ticket.partition, key);
+        } else {
+            lane.state = State::Ready;
+            self.ready.push_back((ticket.partition, ticket.tenure, key.clone()));
+        }
         self.balance(ticket.partition);
     }
 
@@ -357,10 +368,7 @@ impl<J: Clone> Lanes<J> {
     /// The lane whose head is this busy ticket.
     fn busy_lane(&mut self, ticket: Ticket, key: &JobKey) -> Option<&mut Lane<J>> {
         let lanes = self.partitions.get_mut(&ticket.partition).filter(|p| p.tenure == ticket.tenure)?;
-        lanes
-            .lanes
-            .get_mut(key)
-            .filter(|l| l.state == State::Busy && l.held.front().is_some_and(|h| h.place.offset == ticket.offset))
+        lanes.lanes.get_mut(key).filter(|lane| lane.is_busy_with(ticket.offset))
     }
 
     /// A busy lane stands still, with its head in place. `false` if it is not busy with this ticket.
@@ -428,20 +436,15 @@ impl<J> PartitionLanes<J> {
         self.held_jobs.saturating_mul(share) >= limits.held_jobs
             || self.held_bytes.saturating_mul(share) >= limits.held_bytes
     }
-
-    fn drop_head(&mut self, key: &JobKey) {
-        let lane = self.lanes.get_mut(key).expect("a busy lane is there");
-        let size = lane.held.pop_front().expect("a job that ran was held").place.size;
-        lane.held_bytes -= size;
-        self.known_jobs -= 1;
-        self.held_jobs -= 1;
-        self.held_bytes -= size;
-    }
 }
 
 impl<J> Lane<J> {
     fn new(state: State) -> Self {
         Self { held: VecDeque::new(), held_bytes: 0, bare: VecDeque::new(), asked: 0, state }
+    }
+
+    fn is_busy_with(&self, offset: Offset) -> bool {
+        self.state == State::Busy && self.held.front().is_some_and(|head| head.place.offset == offset)
     }
 
     fn has_its_share(&self, limits: &LaneLimits) -> bool {

@@ -11,6 +11,7 @@ pub mod group;
 pub mod handler;
 pub mod lanes;
 pub mod notice;
+mod numbers;
 pub mod ownership;
 pub mod retry;
 pub mod store;

@@ -30,6 +30,7 @@ use crate::{
     handler::Handler,
     lanes::{Lanes, Tenure, Ticket},
     notice::Notice,
+    numbers::NumberMap,
     ownership::{Action, Holding, Ownership},
     store::{Candidate, FencedStore},
     worker::{
@@ -64,16 +65,16 @@ pub(crate) struct Desk<S: FencedStore, H> {
 
     ownership: Ownership,
     lanes: Lanes<Arc<Job>>,
-    tenancies: HashMap<Partition, Tenancy>,
+    tenancies: NumberMap<Partition, Tenancy>,
     /// Lost, and worked on all the same: only where the guard that lets go was taken away.
     unheeded: HashSet<Partition>,
     /// Since when partitions wait for their claim.
     assigned_at: HashMap<Partition, BootTime>,
     /// With which owner each partition's latest claim was asked.
     owners: HashMap<Partition, (Tenure, Owner)>,
-    running: HashMap<Ticket, Run>,
+    running: NumberMap<Ticket, Run>,
     /// Failed tries of jobs that will be tried again.
-    failures: HashMap<Ticket, u32>,
+    failures: NumberMap<Ticket, u32>,
     /// Lanes that wait for another try.
     keys_waiting: HashMap<Ticket, JobKey>,
     /// Jobs that may have killed a worker, waiting to run one at a time; and the one that does.
@@ -144,12 +145,12 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             control,
             runner,
             notices,
-            tenancies: HashMap::new(),
+            tenancies: NumberMap::default(),
             unheeded: HashSet::new(),
             assigned_at: HashMap::new(),
             owners: HashMap::new(),
-            running: HashMap::new(),
-            failures: HashMap::new(),
+            running: NumberMap::default(),
+            failures: NumberMap::default(),
             keys_waiting: HashMap::new(),
             suspects: VecDeque::new(),
             suspect: None,
@@ -213,6 +214,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             self.timers_due(now);
             self.notice_standing(now);
             self.start_jobs(now);
+            self.runner.set_off();
             self.send_writes(mail, now);
             self.settle_drains();
             self.send_proofs(mail, now);

@@ -18,9 +18,10 @@ pub(super) struct Plan {
     /// Jobs whose effects ended a transaction, or made it unfit to commit.
     struck: BTreeMap<usize, EffectError>,
     refusals: Vec<Refusal>,
-    /// Answers of the transaction that is open, and those of transactions that have committed.
-    open: BTreeMap<usize, Written>,
-    committed: BTreeMap<usize, Written>,
+    /// Answers of the transaction that is open.
+    open: Vec<(usize, Written)>,
+    /// For each job, the answer of the transaction that has committed it.
+    committed: Vec<Option<Written>>,
 }
 
 impl Plan {
@@ -37,8 +38,8 @@ impl Plan {
             spans,
             struck: BTreeMap::new(),
             refusals: Vec::new(),
-            open: BTreeMap::new(),
-            committed: BTreeMap::new(),
+            open: Vec::new(),
+            committed: (0..next).map(|_| None).collect(),
         }
     }
 
@@ -101,12 +102,14 @@ impl Plan {
     }
 
     pub(super) fn answer(&mut self, job: usize, written: Written) {
-        self.open.insert(job, written);
+        self.open.push((job, written));
     }
 
     /// The open transaction has committed; `counted`: with the refusals in it.
     pub(super) fn commit(&mut self, counted: bool) {
-        self.committed.append(&mut self.open);
+        for (job, written) in self.open.drain(..) {
+            self.committed[job] = Some(written);
+        }
         if counted {
             self.refusals.clear();
         }
@@ -114,11 +117,11 @@ impl Plan {
 
     pub(super) fn into_answers(mut self, batch: &[PartitionWrite<SqliteStore>]) -> Vec<PartitionWritten> {
         for (job, cause) in self.struck {
-            self.committed.entry(job).or_insert(Written::EffectFailed(cause));
+            self.committed[job].get_or_insert(Written::EffectFailed(cause));
         }
         let mut answers = Vec::with_capacity(batch.len());
         for ((part, span), standing) in batch.iter().zip(self.spans).zip(self.standing) {
-            let answer = |job| self.committed.remove(&job).expect("a job that is not fenced was answered");
+            let answer = |job: usize| self.committed[job].take().expect("a job that is not fenced was answered");
             let jobs = standing.map(|_| span.map(answer).collect());
             answers.push(PartitionWritten { partition: part.fence.partition(), jobs });
         }
