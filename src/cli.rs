@@ -262,10 +262,17 @@ mod tests {
 
     #[test]
     fn every_option_of_every_command_can_come_from_the_environment() {
-        let command = Cli::command();
-        let without: Vec<_> =
-            command.get_arguments().filter(|a| a.get_env().is_none()).map(clap::Arg::get_id).collect();
-        assert!(without.is_empty(), "{without:?}");
+        fn without(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+            let options = command.get_arguments().filter(|a| a.get_long().is_some() && a.get_env().is_none());
+            let own = options.filter(|a| !matches!(a.get_id().as_str(), "help" | "version"));
+            found.extend(own.map(|a| format!("{path} --{}", a.get_long().unwrap_or_default())));
+            for sub in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+                without(sub, &format!("{path} {}", sub.get_name()), found);
+            }
+        }
+        let mut found = Vec::new();
+        without(&Cli::command(), "keylane", &mut found);
+        assert!(found.is_empty(), "{found:#?}");
     }
 
     #[test]

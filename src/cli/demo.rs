@@ -17,11 +17,11 @@ every event was applied exactly once and in order, no stale write landed and som
 pub(crate) struct DemoArgs {
     // No environment variable: what holds is not to be taken away by accident.
     /// Take the store's check away, to see that it is what holds: stale writes land, and the demo ends with 1
-    #[arg(long)]
+    #[arg(long, env = "KEYLANE_DEMO_NO_FENCE", hide_env_values = true, value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) no_fence: bool,
 
     /// Keep the folder with the queue, the ledger and the workers' logs, and print its path
-    #[arg(long)]
+    #[arg(long, env = "KEYLANE_DEMO_KEEP", hide_env_values = true, value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) keep: bool,
 }
 

@@ -82,44 +82,58 @@ pub(crate) struct EnqueueArgs {
     pub(crate) headers: Option<Pointer>,
 
     /// A header of every job; may be given several times
-    #[arg(long, value_name = "NAME=VALUE", value_parser = name_and_value, help_heading = "Reading")]
+    #[arg(long, env = "KEYLANE_HEADER", hide_env_values = true, value_name = "NAME=VALUE", value_parser = name_and_value, help_heading = "Reading")]
     pub(crate) header: Vec<(String, String)>,
 
     /// Send one job with this key; bytes as hex:00ff
-    #[arg(long, value_name = "KEY", value_parser = parsed::<JobKey>, help_heading = "One job")]
+    #[arg(long, env = "KEYLANE_ONE", hide_env_values = true, value_name = "KEY", value_parser = parsed::<JobKey>, help_heading = "One job")]
     #[arg(conflicts_with_all = ["format", "key", "payload", "id", "headers", "source", "resume", "restart", "skip_invalid"])]
     pub(crate) one: Option<JobKey>,
 
     /// Its body: the text, @FILE, or - for standard input [default: no body]
-    #[arg(long, value_name = "TEXT|@FILE|-", requires = "one", help_heading = "One job")]
+    #[arg(
+        long,
+        env = "KEYLANE_BODY",
+        hide_env_values = true,
+        value_name = "TEXT|@FILE|-",
+        requires = "one",
+        help_heading = "One job"
+    )]
     pub(crate) body: Option<String>,
 
     /// The import's name, by which --resume finds it [default: the file's absolute path; none for standard input]
-    #[arg(long, value_name = "NAME", help_heading = "Sending")]
+    #[arg(long, env = "KEYLANE_SOURCE", hide_env_values = true, value_name = "NAME", help_heading = "Sending")]
     pub(crate) source: Option<String>,
 
     /// Go on after the last line that is on the queue
-    #[arg(long, conflicts_with = "restart", help_heading = "Sending")]
+    #[arg(long, env = "KEYLANE_RESUME", hide_env_values = true, value_parser = clap::builder::FalseyValueParser::new(), conflicts_with = "restart", help_heading = "Sending")]
     pub(crate) resume: bool,
 
     /// Send from the first line on, also what is on the queue already
-    #[arg(long, visible_alias = "again", help_heading = "Sending")]
+    #[arg(long, env = "KEYLANE_RESTART", hide_env_values = true, value_parser = clap::builder::FalseyValueParser::new(), visible_alias = "again", help_heading = "Sending")]
     pub(crate) restart: bool,
 
     /// Send the good lines and pass over the others (exit code 1 if there were any)
-    #[arg(long, help_heading = "Sending")]
+    #[arg(long, env = "KEYLANE_SKIP_INVALID", hide_env_values = true, value_parser = clap::builder::FalseyValueParser::new(), help_heading = "Sending")]
     pub(crate) skip_invalid: bool,
 
     /// Write the lines that were passed over into this file, with reasons, as NDJSON
-    #[arg(long, value_name = "FILE", requires = "skip_invalid", help_heading = "Sending")]
+    #[arg(
+        long,
+        env = "KEYLANE_REJECTS",
+        hide_env_values = true,
+        value_name = "FILE",
+        requires = "skip_invalid",
+        help_heading = "Sending"
+    )]
     pub(crate) rejects: Option<PathBuf>,
 
     /// Make the queue with this many partitions if it is missing
-    #[arg(long, value_name = "N", value_parser = parsed::<PartitionCount>, help_heading = "Sending")]
+    #[arg(long, env = "KEYLANE_CREATE", hide_env_values = true, value_name = "N", value_parser = parsed::<PartitionCount>, help_heading = "Sending")]
     pub(crate) create: Option<PartitionCount>,
 
     /// Print id, key, partition and offset of each job as NDJSON; the summary goes to standard error
-    #[arg(long, help_heading = "Sending")]
+    #[arg(long, env = "KEYLANE_RECEIPTS", hide_env_values = true, value_parser = clap::builder::FalseyValueParser::new(), help_heading = "Sending")]
     pub(crate) receipts: bool,
 }
 

@@ -23,6 +23,6 @@ pub(crate) enum FenceCommand {
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     /// Also the numbers that a write must match: whoever has them could write as the owner
-    #[arg(long)]
+    #[arg(long, env = "KEYLANE_SHOW_TOKEN", hide_env_values = true, value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) show_token: bool,
 }

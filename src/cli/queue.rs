@@ -57,7 +57,7 @@ pub(crate) struct CreateArgs {
     pub(crate) retention_bytes: Limit<u64>,
 
     /// Do nothing if the queue is there with as many partitions; its retention stays as it is
-    #[arg(long)]
+    #[arg(long, env = "KEYLANE_IF_MISSING", hide_env_values = true, value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) if_missing: bool,
 }
 

@@ -19,14 +19,14 @@ One JSON object a line, whatever --output says: it is data. The same rows in SQL
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ResultsArgs {
     /// Only those of this key: its text, or hex: and its bytes
-    #[arg(long, value_name = "KEY", value_parser = parsed::<JobKey>, conflicts_with = "job")]
+    #[arg(long, env = "KEYLANE_RESULTS_KEY", hide_env_values = true, value_name = "KEY", value_parser = parsed::<JobKey>, conflicts_with = "job")]
     pub(crate) key: Option<JobKey>,
 
     /// Only that of this job; none is exit code 5
-    #[arg(long, value_name = "ID", value_parser = parsed::<JobId>)]
+    #[arg(long, env = "KEYLANE_RESULTS_JOB", hide_env_values = true, value_name = "ID", value_parser = parsed::<JobId>)]
     pub(crate) job: Option<JobId>,
 
     /// Only those of this partition
-    #[arg(long, value_name = "N")]
+    #[arg(long, env = "KEYLANE_RESULTS_PARTITION", hide_env_values = true, value_name = "N")]
     pub(crate) partition: Option<u32>,
 }

@@ -26,15 +26,15 @@ pub(crate) struct RetryArgs {
     pub(crate) keys: Vec<JobKey>,
 
     /// Every stopped key of the queue
-    #[arg(long)]
+    #[arg(long, env = "KEYLANE_RETRY_ALL", hide_env_values = true, value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) all: bool,
 
     /// With --all: only keys that this rule stopped
-    #[arg(long, value_enum, value_name = "RULE")]
+    #[arg(long, env = "KEYLANE_RETRY_REASON", hide_env_values = true, value_enum, value_name = "RULE")]
     pub(crate) reason: Option<Rule>,
 
     /// Say what would be released, and release nothing
-    #[arg(long)]
+    #[arg(long, env = "KEYLANE_DRY_RUN", hide_env_values = true, value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) dry_run: bool,
 }
 

@@ -21,7 +21,7 @@ docs/cli.md.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct StatusArgs {
     /// Look again and again, each 2s or as said: redraws a terminal, else appends a JSON line each time
-    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "2s", value_parser = interval)]
+    #[arg(long, env = "KEYLANE_WATCH", hide_env_values = true, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "2s", value_parser = interval)]
     pub(crate) watch: Option<Duration>,
 }
 
