@@ -87,7 +87,7 @@ fn lost_and_regained_by_the_same_process_is_another_tenure() {
         ownership.claim_refused(at(1), P0, Tenure(1), ClaimRefused::RowAhead),
         ownership.drained(P0, Tenure(1)),
         ownership.closed(P0, Tenure(1)),
-        ownership.fenced(at(1), P0, Tenure(1)),
+        ownership.fenced(P0, Tenure(1)),
         ownership.not_owner(P0, Tenure(1)),
     ] {
         assert_eq!(late, []);
@@ -96,30 +96,35 @@ fn lost_and_regained_by_the_same_process_is_another_tenure() {
 }
 
 #[test]
-fn a_partition_that_the_group_calls_another_s_is_lost() {
+fn a_partition_that_the_group_calls_anothers_is_lost_and_the_others_stay() {
     let mut ownership = holding(3, &[P0, P1]);
     assert_eq!(ownership.not_owner(P1, Tenure(2)), [Action::Abandon(P1, Tenure(2))]);
     assert_eq!(ownership.holding(P0, Tenure(1)), Some(Holding::Held));
 }
 
-/// A reset fence, or a store that lost the claim: the group tells nothing, so only joining anew gives a new claim.
 #[test]
-fn a_current_member_whose_write_is_refused_joins_anew() {
-    let mut ownership = holding(3, &[P0, P1]);
-    assert_eq!(ownership.fenced(at(5), P1, Tenure(2)), [Action::Abandon(P1, Tenure(2)), Action::Prove]);
-    let generation = Generation::new(3).unwrap();
-    assert_eq!(ownership.proved(at(4), generation).1, [], "it began before the refusal");
-    assert_eq!(ownership.proved(at(6), generation).1, [Action::Rejoin(LIMITS.claim_again)]);
-    assert_eq!(ownership.holding(P0, Tenure(1)), Some(Holding::Held));
+fn a_fenced_worker_claims_again_as_another_and_a_refusal_makes_it_rejoin() {
+    let mut ownership = holding(3, &[P0]);
+    let again = [Action::Abandon(P0, Tenure(1)), claim(P0, 2, 3, Duration::ZERO)];
+    assert_eq!(ownership.fenced(P0, Tenure(1)), again);
+    assert_eq!(ownership.claim_refused(at(1), P0, Tenure(2), ClaimRefused::OtherEpoch), [Action::Prove]);
+    assert_eq!(ownership.proved(at(2), generation(3)).1, [Action::Rejoin(LIMITS.claim_again)]);
 }
 
 #[test]
-fn a_partition_that_is_refused_while_it_drains_is_given_back() {
+fn a_store_that_lost_the_last_claim_is_claimed_again() {
     let mut ownership = holding(3, &[P0]);
-    ownership.revoking(at(5), &[P0]);
-    let close = Action::Close { partition: P0, tenure: Some(Tenure(1)), clean: false };
-    assert_eq!(ownership.fenced(at(5), P0, Tenure(1)), [Action::Abandon(P0, Tenure(1)), close]);
-    assert_eq!(ownership.closed(P0, Tenure(1)), []);
+    ownership.fenced(P0, Tenure(1));
+    assert_eq!(ownership.claim_granted(P0, Tenure(2)), [Action::Open(P0, Tenure(2)), Action::Prove]);
+}
+
+#[test]
+fn a_fenced_worker_that_was_asked_for_the_partition_releases_it() {
+    let mut ownership = holding(3, &[P0]);
+    ownership.revoking(at(1), &[P0]);
+    let cut = [Action::Abandon(P0, Tenure(1)), Action::Close { partition: P0, tenure: Some(Tenure(1)), clean: false }];
+    assert_eq!(ownership.fenced(P0, Tenure(1)), cut);
+    assert_eq!(ownership.fenced(P0, Tenure(1)), [], "the last acts are under way");
 }
 
 #[test]

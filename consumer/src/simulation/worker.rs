@@ -207,12 +207,12 @@ impl World {
     fn act(&mut self, worker: usize, event: impl FnOnce(&mut Ownership) -> Vec<Action>) {
         for action in event(&mut self.workers[worker].ownership) {
             self.note(|| format!("worker {worker}: {action:?}"));
-            self.carry_out(worker, action);
+            self.carry_out(worker, &action);
         }
     }
 
-    fn carry_out(&mut self, worker: usize, action: Action) {
-        match action {
+    fn carry_out(&mut self, worker: usize, action: &Action) {
+        match *action {
             Action::Claim { partition, tenure, generation, after, .. } => {
                 let nonce = self.fresh();
                 let owner = *self.workers[worker].owners.entry(tenure).or_insert(nonce);
@@ -450,8 +450,7 @@ impl World {
             }
             Some(None) => {
                 self.note(|| format!("worker {worker}: is fenced in partition {partition}"));
-                let now = self.clock.now();
-                self.act(worker, |ownership| ownership.fenced(now, partition, tenure));
+                self.act(worker, |ownership| ownership.fenced(partition, tenure));
             }
             Some(Some(written)) => {
                 for (&(offset, key, _), written) in write.jobs.iter().zip(written) {

@@ -49,7 +49,7 @@ enum Step {
         pick: usize,
         gone: u8,
     },
-    /// Word of a tenure that is over.
+    /// Word of a job, or of a whole tenure, that is over.
     Stale {
         pick: usize,
         word: u8,
@@ -266,6 +266,7 @@ impl World {
             let p = self.partitions.get_mut(&ticket.partition).unwrap();
             assert_eq!(p.queues.get_mut(&key).unwrap().pop_front(), Some(ticket.offset));
             assert!(self.finished.insert(ticket.offset), "applied twice");
+            self.over.push((ticket, key));
         }
     }
 
@@ -324,6 +325,7 @@ impl World {
             1 => self.lanes.wait(ticket, &lane),
             2 => self.lanes.stop(ticket, &lane),
             3 => self.lanes.due(ticket, &lane),
+            _ if self.partitions.get(&ticket.partition).is_some_and(|p| p.tenure == ticket.tenure) => {}
             _ => prop_assert!(!self.lanes.release(ticket.partition, ticket.tenure, &lane)),
         }
         Ok(())

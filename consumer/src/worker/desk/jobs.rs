@@ -166,7 +166,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             Ok(Err(why)) => {
                 let tenure = self.tenancies.get(&fence.partition()).filter(|t| Arc::ptr_eq(&t.fence, fence));
                 if let Some(tenure) = tenure.filter(|_| why == Fenced::NewerClaim).map(|t| t.tenure) {
-                    let actions = self.ownership.fenced(self.clock.now(), fence.partition(), tenure);
+                    let actions = self.ownership.fenced(fence.partition(), tenure);
                     self.carry_out(actions);
                 }
                 tickets.into_iter().for_each(|ticket| self.unstart(ticket));

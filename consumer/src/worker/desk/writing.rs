@@ -223,7 +223,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                     let actions = if self.unheeded.remove(&partition) {
                         self.ownership.lost(&[partition])
                     } else {
-                        self.ownership.fenced(self.clock.now(), partition, tenure)
+                        self.ownership.fenced(partition, tenure)
                     };
                     self.carry_out(actions);
                 }
