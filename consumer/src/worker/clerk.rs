@@ -70,6 +70,8 @@ pub(crate) struct Clerk<S: FencedStore> {
     store: S::Session,
     group: Arc<dyn GroupControl>,
     queue: QueueIdentity,
+    /// The store changed, and not every partition was looked at since.
+    unseen: bool,
 }
 
 impl<S: FencedStore> Clerk<S> {
@@ -79,7 +81,7 @@ impl<S: FencedStore> Clerk<S> {
         group: Arc<dyn GroupControl>,
         queue: QueueIdentity,
     ) -> Self {
-        Self { log, store, group, queue }
+        Self { log, store, group, queue, unseen: false }
     }
 
     /// Serves until the desk is gone.
@@ -121,7 +123,16 @@ impl<S: FencedStore> Clerk<S> {
     }
 
     fn look(&mut self, partitions: &[Partition], anyway: bool) -> Result<Vec<(Partition, StoppedKey)>, Error> {
-        if self.store.changed()? || anyway { self.store.released(partitions) } else { Ok(Vec::new()) }
+        // A hint is kept until all partitions were looked at because of it: a look at one of them does not use it up.
+        if !anyway {
+            self.unseen |= self.store.changed()?;
+            if !self.unseen {
+                return Ok(Vec::new());
+            }
+        }
+        let released = self.store.released(partitions)?;
+        self.unseen &= anyway;
+        Ok(released)
     }
 
     fn survey(&mut self) -> Result<Vec<Remaining>, Error> {

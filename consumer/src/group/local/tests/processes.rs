@@ -149,12 +149,27 @@ fn killed_and_frozen_processes_never_share_a_partition_and_the_rest_goes_on() {
             observer.wait_until("the dead one is expelled", || is_gone(members()));
             processes[at] = Process::join(&path);
         } else {
-            processes[at].send(Signal::STOP);
+            // Frozen inside a transaction it holds the file's write lock, and nobody could expel it: freeze it elsewhere.
+            observer.wait_until("one is frozen outside of its transactions", || {
+                processes[at].send(Signal::STOP);
+                let free = can_write(&path);
+                if !free {
+                    processes[at].send(Signal::CONT);
+                }
+                free
+            });
             observer.wait_until("the frozen one is expelled", || is_gone(members()));
             processes[at].send(Signal::CONT);
         }
     }
     assert!(observer.owners.len() > usize::try_from(PARTITIONS).unwrap(), "nothing ever moved");
+}
+
+/// Whether another process can write within a while.
+fn can_write(path: &Path) -> bool {
+    let connection = Connection::open(path).unwrap();
+    connection.busy_timeout(Duration::from_secs(1)).unwrap();
+    connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok()
 }
 
 fn at_rest(members: &[MemberOverview], names: &[String]) -> bool {
