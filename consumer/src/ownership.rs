@@ -266,9 +266,21 @@ impl Ownership {
         actions
     }
 
-    /// A write of this tenure was refused by the store's row, or a commit by the group as another member's: no event of the
-    /// group need ever tell. Nothing if the tenure is over, so that late word does not take what was regained since.
+    /// The store's row refused a write of this tenure. The group may still count the partition as this worker's (an
+    /// operator reset the fence, the store lost the last claim), so it is not dropped: another claim tells.
     pub fn fenced(&mut self, partition: Partition, tenure: Tenure) -> Vec<Action> {
+        let Some(hold) = self.hold(partition, tenure) else { return Vec::new() };
+        let generation = hold.generation;
+        match hold.state {
+            Holding::Held => vec![Action::Abandon(partition, tenure), self.claim(partition, generation)],
+            Holding::Draining { .. } => self.cut_short(partition, tenure).into(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The group refused a commit because the partition, in this tenure, is another member's. No event need ever tell, and
+    /// every later proof would be refused with it.
+    pub fn not_owner(&mut self, partition: Partition, tenure: Tenure) -> Vec<Action> {
         match self.hold(partition, tenure) {
             Some(_) => self.lost(&[partition]),
             None => Vec::new(),
@@ -296,15 +308,9 @@ impl Ownership {
 
     /// Time passed: drains whose bound is over are cut short.
     pub fn tick(&mut self, now: BootTime) -> Vec<Action> {
-        let mut actions = Vec::new();
-        for (&partition, hold) in &mut self.holdings {
-            if matches!(hold.state, Holding::Draining { until } if now >= until) {
-                hold.state = Holding::Closing;
-                actions.push(Action::Abandon(partition, hold.tenure));
-                actions.push(Action::Close { partition, tenure: Some(hold.tenure), clean: false });
-            }
-        }
-        actions
+        let over = |hold: &Hold| matches!(hold.state, Holding::Draining { until } if now >= until);
+        let late: Vec<_> = self.holdings.iter().filter(|(_, h)| over(h)).map(|(p, h)| (*p, h.tenure)).collect();
+        late.into_iter().flat_map(|(partition, tenure)| self.cut_short(partition, tenure)).collect()
     }
 
     /// The worker was asked to end: give everything back, take nothing new, then leave.
@@ -319,16 +325,11 @@ impl Ownership {
     /// The worker was told to end at once: what runs is cut short.
     pub fn force(&mut self) -> Vec<Action> {
         self.ending = true;
-        let mut actions = Vec::new();
-        self.holdings.retain(|&partition, hold| {
-            let ran = matches!(hold.state, Holding::Held | Holding::Draining { .. });
-            if ran {
-                hold.state = Holding::Closing;
-                actions.push(Action::Abandon(partition, hold.tenure));
-                actions.push(Action::Close { partition, tenure: Some(hold.tenure), clean: false });
-            }
-            hold.state == Holding::Closing
-        });
+        let ran = |hold: &Hold| matches!(hold.state, Holding::Held | Holding::Draining { .. });
+        self.holdings.retain(|_, hold| ran(hold) || hold.state == Holding::Closing);
+        let run: Vec<_> = self.holdings.iter().filter(|(_, h)| ran(h)).map(|(p, h)| (*p, h.tenure)).collect();
+        let mut actions: Vec<_> =
+            run.into_iter().flat_map(|(partition, tenure)| self.cut_short(partition, tenure)).collect();
         actions.extend(self.leave_if_done());
         actions
     }
@@ -376,6 +377,12 @@ impl Ownership {
     fn abandon(&mut self, partitions: &[Partition]) -> Vec<Action> {
         let gone = partitions.iter().filter_map(|p| Some((*p, self.holdings.remove(p)?.tenure)));
         gone.map(|(partition, tenure)| Action::Abandon(partition, tenure)).collect()
+    }
+
+    fn cut_short(&mut self, partition: Partition, tenure: Tenure) -> [Action; 2] {
+        let hold = self.holdings.get_mut(&partition).expect("what ran is held");
+        hold.state = Holding::Closing;
+        [Action::Abandon(partition, tenure), Action::Close { partition, tenure: Some(tenure), clean: false }]
     }
 
     /// A new tenure, at the generation of the assignment.

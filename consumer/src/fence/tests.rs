@@ -161,6 +161,7 @@ fn two_claims_of_one_member_are_two() {
 /// `implements!(T: Trait)` is a constant: the inherent one where the bound holds, else the trait's.
 macro_rules! implements {
     ($type:ty: $($bound:tt)+) => {{
+        #[allow(dead_code, reason = "unused exactly where the bound holds")]
         trait Otherwise {
             const ANSWER: bool = false;
         }

@@ -88,6 +88,23 @@ fn a_slot_that_holds_a_job_of_an_earlier_claim_at_the_same_offset_is_not_this_on
 }
 
 #[test]
+fn word_of_a_job_that_was_applied_says_nothing_about_the_next_one_of_its_key() {
+    let mut lanes = opened(SMALL);
+    (0..3).for_each(|offset| offer(&mut lanes, offset, "k"));
+    let first = lanes.start().unwrap();
+    finish(&mut lanes, &first);
+    let second = lanes.start().unwrap();
+    assert!(!lanes.ended(first.ticket, &first.key));
+    lanes.applied(first.ticket, &first.key);
+    lanes.stop(first.ticket, &first.key);
+    assert_eq!((lanes.counts(P0), lanes.start()), ((2, 0), None));
+    lanes.ended(second.ticket, &second.key);
+    lanes.wait(second.ticket, &second.key);
+    lanes.due(first.ticket, &first.key);
+    assert_eq!(lanes.start(), None, "the second job's wait is not over");
+}
+
+#[test]
 fn nothing_of_a_draining_partition_starts_and_the_others_go_on() {
     let other = Partition(1);
     let mut lanes = opened(LaneLimits { running: 1, ..LaneLimits::default() });

@@ -88,6 +88,7 @@ fn lost_and_regained_by_the_same_process_is_another_tenure() {
         ownership.drained(P0, Tenure(1)),
         ownership.closed(P0, Tenure(1)),
         ownership.fenced(P0, Tenure(1)),
+        ownership.not_owner(P0, Tenure(1)),
     ] {
         assert_eq!(late, []);
     }
@@ -95,10 +96,35 @@ fn lost_and_regained_by_the_same_process_is_another_tenure() {
 }
 
 #[test]
-fn a_partition_that_the_store_or_the_group_calls_anothers_is_lost() {
+fn a_partition_that_the_group_calls_anothers_is_lost_and_the_others_stay() {
     let mut ownership = holding(3, &[P0, P1]);
-    assert_eq!(ownership.fenced(P1, Tenure(2)), [Action::Abandon(P1, Tenure(2))]);
+    assert_eq!(ownership.not_owner(P1, Tenure(2)), [Action::Abandon(P1, Tenure(2))]);
     assert_eq!(ownership.holding(P0, Tenure(1)), Some(Holding::Held));
+}
+
+#[test]
+fn a_fenced_worker_claims_again_as_another_and_a_refusal_makes_it_rejoin() {
+    let mut ownership = holding(3, &[P0]);
+    let again = [Action::Abandon(P0, Tenure(1)), claim(P0, 2, 3, Duration::ZERO)];
+    assert_eq!(ownership.fenced(P0, Tenure(1)), again);
+    assert_eq!(ownership.claim_refused(at(1), P0, Tenure(2), ClaimRefused::OtherEpoch), [Action::Prove]);
+    assert_eq!(ownership.proved(at(2), generation(3)).1, [Action::Rejoin(LIMITS.claim_again)]);
+}
+
+#[test]
+fn a_store_that_lost_the_last_claim_is_claimed_again() {
+    let mut ownership = holding(3, &[P0]);
+    ownership.fenced(P0, Tenure(1));
+    assert_eq!(ownership.claim_granted(P0, Tenure(2)), [Action::Open(P0, Tenure(2)), Action::Prove]);
+}
+
+#[test]
+fn a_fenced_worker_that_was_asked_for_the_partition_releases_it() {
+    let mut ownership = holding(3, &[P0]);
+    ownership.revoking(at(1), &[P0]);
+    let cut = [Action::Abandon(P0, Tenure(1)), Action::Close { partition: P0, tenure: Some(Tenure(1)), clean: false }];
+    assert_eq!(ownership.fenced(P0, Tenure(1)), cut);
+    assert_eq!(ownership.fenced(P0, Tenure(1)), [], "the last acts are under way");
 }
 
 #[test]

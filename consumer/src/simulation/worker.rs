@@ -207,12 +207,12 @@ impl World {
     fn act(&mut self, worker: usize, event: impl FnOnce(&mut Ownership) -> Vec<Action>) {
         for action in event(&mut self.workers[worker].ownership) {
             self.note(|| format!("worker {worker}: {action:?}"));
-            self.carry_out(worker, action);
+            self.carry_out(worker, &action);
         }
     }
 
-    fn carry_out(&mut self, worker: usize, action: Action) {
-        match action {
+    fn carry_out(&mut self, worker: usize, action: &Action) {
+        match *action {
             Action::Claim { partition, tenure, generation, after, .. } => {
                 let nonce = self.fresh();
                 let owner = *self.workers[worker].owners.entry(tenure).or_insert(nonce);
@@ -538,7 +538,7 @@ impl World {
                 // Without this, one partition that is another's would keep the whole worker from proving.
                 let named = commit.offsets.iter().zip(&commit.tenures).find(|((of, _), _)| of == partition);
                 let (_, &tenure) = named.expect("it was in the commit");
-                self.act(worker, |ownership| ownership.fenced(*partition, tenure));
+                self.act(worker, |ownership| ownership.not_owner(*partition, tenure));
             }
             Some(Err(_)) => self.seen.refused_commits += 1,
             None => {}

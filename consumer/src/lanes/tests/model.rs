@@ -49,7 +49,7 @@ enum Step {
         pick: usize,
         gone: u8,
     },
-    /// Word of a tenure that is over.
+    /// Word of a job, or of a whole tenure, that is over.
     Stale {
         pick: usize,
         word: u8,
@@ -185,7 +185,7 @@ impl World {
     fn offer(&mut self, partition: Partition, key: usize, size: usize) {
         let Some(p) = self.partitions.get_mut(&partition) else { return };
         // A few records come after a pause, as from a real group.
-        if p.paused && self.next_offset % 4 != 0 {
+        if p.paused && !self.next_offset.is_multiple_of(4) {
             return;
         }
         let offset = Offset(self.next_offset);
@@ -266,6 +266,7 @@ impl World {
             let p = self.partitions.get_mut(&ticket.partition).unwrap();
             assert_eq!(p.queues.get_mut(&key).unwrap().pop_front(), Some(ticket.offset));
             assert!(self.finished.insert(ticket.offset), "applied twice");
+            self.over.push((ticket, key));
         }
     }
 
@@ -301,7 +302,7 @@ impl World {
             return Ok(());
         };
         // One in four answers misses some of the records.
-        let is_gone = |at: usize| gone % 4 == 0 && gone & (4 << at) != 0;
+        let is_gone = |at: usize| gone.is_multiple_of(4) && gone & (4 << at) != 0;
         let (absent, found): (Vec<_>, Vec<_>) = asked.iter().enumerate().partition(|(at, _)| is_gone(*at));
         let found = found.into_iter().map(|(_, &offset)| (offset, offset.0, self.sizes[&offset])).collect();
         let mut absent: Vec<_> = absent.into_iter().map(|(_, &offset)| offset).collect();
@@ -324,6 +325,7 @@ impl World {
             1 => self.lanes.wait(ticket, &lane),
             2 => self.lanes.stop(ticket, &lane),
             3 => self.lanes.due(ticket, &lane),
+            _ if self.partitions.get(&ticket.partition).is_some_and(|p| p.tenure == ticket.tenure) => {}
             _ => prop_assert!(!self.lanes.release(ticket.partition, ticket.tenure, &lane)),
         }
         Ok(())
