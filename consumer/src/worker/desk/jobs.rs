@@ -114,7 +114,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 Some(deaths) if deaths >= self.settings.retry.attempts => {
                     let text = format!("{deaths} workers died while it ran");
                     self.lanes.ended(ticket, &self.running[&ticket].job.key.clone());
-                    self.stop_key(ticket, StopRule::WorkerDied, text);
+                    self.stop_key(ticket, StopRule::WorkerDied, &text);
                 }
                 Some(_) => self.suspects.push_back(ticket),
             }
@@ -236,19 +236,19 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 };
                 self.write(ticket, write);
             }
-            Ended::With(Outcome::Retry(Retry { reason, after })) => self.failed(ticket, reason, after),
-            Ended::With(Outcome::Reject(reason)) => self.stop_key(ticket, StopRule::Rejected, reason),
-            Ended::Panicked(words) => self.failed(ticket, format!("handler panicked: {words}"), None),
+            Ended::With(Outcome::Retry(Retry { reason, after })) => self.failed(ticket, &reason, after),
+            Ended::With(Outcome::Reject(reason)) => self.stop_key(ticket, StopRule::Rejected, &reason),
+            Ended::Panicked(words) => self.failed(ticket, &format!("handler panicked: {words}"), None),
             Ended::TooLong(time) => {
                 let limit = self.settings.job_limit;
-                self.failed(ticket, format!("took {time:.1?}: the limit is {limit:?}"), None);
+                self.failed(ticket, &format!("took {time:.1?}: the limit is {limit:?}"), None);
             }
             Ended::Cancelled | Ended::Refused => unreachable!("handled above"),
         }
     }
 
     /// A try failed: again later, or the key stops.
-    pub(super) fn failed(&mut self, ticket: Ticket, reason: String, asked: Option<std::time::Duration>) {
+    pub(super) fn failed(&mut self, ticket: Ticket, reason: &str, asked: Option<std::time::Duration>) {
         let Some(run) = self.running.get(&ticket) else { return };
         match self.settings.retry.decide(run.attempt, asked, fastrand::f64()) {
             Decision::Stop => self.stop_key(ticket, StopRule::OutOfAttempts, reason),
@@ -260,7 +260,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 self.set_timer(self.clock.now().plus(after), Timer::Retry(ticket));
                 self.keys_waiting.insert(ticket, key.clone());
                 self.summary.retried += 1;
-                (self.notices)(Notice::WillRetry { job, key, attempt, after, reason: cut(&reason).into() });
+                (self.notices)(Notice::WillRetry { job, key, attempt, after, reason: cut(reason).into() });
             }
         }
     }
@@ -272,8 +272,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         }
     }
 
-    fn stop_key(&mut self, ticket: Ticket, rule: StopRule, text: String) {
-        self.write(ticket, Write::Stop(StopReason { rule, text: cut(&text) }));
+    fn stop_key(&mut self, ticket: Ticket, rule: StopRule, text: &str) {
+        self.write(ticket, Write::Stop(StopReason { rule, text: cut(text) }));
     }
 
     /// Puts a finished job in the outbox; it stays at the head of its lane until it is written.

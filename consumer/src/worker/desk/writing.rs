@@ -182,7 +182,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 }
                 JobWritten::EffectFailed(error) => {
                     self.running.insert(ticket, Run::again(&job));
-                    self.failed(ticket, format!("its effect failed: {error}"), None);
+                    self.failed(ticket, &format!("its effect failed: {error}"), None);
                 }
                 JobWritten::Stopped => self.stopped(ticket, job),
             }
@@ -229,7 +229,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 }
             }
             Fenced::GivenUp | Fenced::Ending => {
-                self.dropped(partition, batch.jobs.iter().map(|job| job.job.id.clone()).collect())
+                self.dropped(partition, batch.jobs.iter().map(|job| job.job.id.clone()).collect());
             }
         }
     }
