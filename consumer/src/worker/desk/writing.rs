@@ -228,7 +228,9 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                     self.carry_out(actions);
                 }
             }
-            Fenced::GivenUp | Fenced::Ending => self.dropped(partition, batch.jobs.iter().map(|job| job.job.id.clone()).collect()),
+            Fenced::GivenUp | Fenced::Ending => {
+                self.dropped(partition, batch.jobs.iter().map(|job| job.job.id.clone()).collect())
+            }
         }
     }
 
