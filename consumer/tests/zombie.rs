@@ -137,15 +137,21 @@ impl Zombie {
     fn freeze(&self, rig: &Rig) {
         rig.wait_for("it is frozen outside of a transaction", || {
             self.send(Signal::STOP);
-            let outside = (0..20).any(|_| {
-                std::thread::park_timeout(Duration::from_millis(2));
-                rig.nobody_writes()
-            });
+            rig.wait_for("it stands still", || self.stands_still());
+            let outside = rig.nobody_writes();
             if !outside {
                 self.send(Signal::CONT);
             }
             outside
         });
+    }
+
+    /// Each thread stops for itself, some time after the signal.
+    fn stands_still(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        threads
+            .map(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap_or_default())
+            .all(|stat| stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T')))
     }
 
     fn send(&self, signal: Signal) {

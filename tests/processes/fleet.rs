@@ -22,7 +22,7 @@ use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::process::{Place, pause};
+use crate::process::{Place, pause, wait_until};
 
 /// A folder with a queue, a store that remembers every claim and every result in order, and a journal of handlers.
 pub(crate) struct Fleet {
@@ -116,7 +116,6 @@ impl Fleet {
 
     /// Whether somebody is inside a transaction that writes, to the queue or to the store.
     pub(crate) fn is_locked(&self) -> bool {
-        pause(Duration::from_millis(5));
         is_locked(&self.file("keylane.db")) || is_locked(&self.file("store.db"))
     }
 
@@ -220,12 +219,20 @@ impl Worker {
     /// Freezes it if this holds then; else it goes on.
     pub(crate) fn freeze_if(&self, holds: impl FnOnce() -> bool) -> bool {
         self.signal(Signal::STOP);
+        wait_until("it stands still", || self.stands_still());
         let frozen = holds();
         if !frozen {
             self.signal(Signal::CONT);
             pause(Duration::from_millis(3));
         }
         frozen
+    }
+
+    /// Each thread stops for itself, some time after the signal.
+    fn stands_still(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let stats = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")));
+        stats.flatten().all(|stat| stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T')))
     }
 
     pub(crate) fn pid(&self) -> Pid {

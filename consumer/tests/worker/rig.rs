@@ -141,7 +141,8 @@ impl Rig {
         settings.until_empty = until_empty;
         (self.change)(&mut settings);
         let group_name: GroupName = "workers".parse().unwrap();
-        let own = LocalGroupSettings { worker: name.into(), session_timeout: Self::session(), ..Default::default() };
+        let session_timeout = settings.ownership.session;
+        let own = LocalGroupSettings { worker: name.into(), session_timeout, ..Default::default() };
         let group = LocalGroup::open(&self.path(), &self.queue, &group_name, Clock::boot(), own).unwrap();
         let parts = Parts {
             queue: self.queue.clone(),
