@@ -1,6 +1,8 @@
 //! Wall 6: with numbers and names that can be recognised in the fence and the group, no default output has them, in any
 //! form.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
 #[allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 mod process;
 

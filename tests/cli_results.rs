@@ -1,5 +1,7 @@
 //! `keylane results` as a real process.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
 #[allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 mod process;
 

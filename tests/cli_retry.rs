@@ -1,5 +1,7 @@
 //! `keylane retry` as a real process: a stopped key is named, released, and goes on in order.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
 #[allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 mod process;
 

@@ -1,5 +1,7 @@
 //! `keylane status` as a real process: what it shows in each situation, and that looking touches nothing.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
 #[allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 mod process;
 
