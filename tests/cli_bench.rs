@@ -1,5 +1,8 @@
 //! `keylane bench local` as a real process: small runs of each figure. Nothing here depends on how fast the machine is.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+#[allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 mod process;
 
 use process::Place;
