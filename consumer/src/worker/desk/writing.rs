@@ -229,7 +229,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 }
             }
             Fenced::GivenUp | Fenced::Ending => {
-                self.dropped(partition, batch.jobs.iter().map(|job| job.job.id.clone()).collect())
+                self.dropped(partition, batch.jobs.iter().map(|job| job.job.id.clone()).collect());
             }
         }
     }
