@@ -183,6 +183,7 @@ impl Watch {
 
     /// The socket of a guard that has just been told the whole list; `None` if there is no guard.
     fn told(&mut self) -> Option<OwnedFd> {
+        self.give_up_a_dead_guard();
         let mut list = write_frame(CLEAR, 0).to_vec();
         list.extend(self.groups.iter().flat_map(|&group| write_frame(ADD, group)));
         self.tell(&list);
@@ -194,6 +195,15 @@ impl Watch {
         let Some(running) = &self.running else { return };
         let sent = send(&running.socket, frames, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         if sent != Ok(frames.len()) {
+            self.give_up_guard();
+        }
+    }
+
+    /// A dead guard's socket can still take what is written to it: while a process that was forked elsewhere in this one
+    /// has not come to its exec, it holds a copy of the other end. So the process itself is asked.
+    fn give_up_a_dead_guard(&mut self) {
+        let dead = |running: &mut Running| !matches!(running.process.try_wait(), Ok(None));
+        if self.running.as_mut().is_some_and(dead) {
             self.give_up_guard();
         }
     }

@@ -143,10 +143,30 @@ pub(super) fn is_gone(pid: u32) -> bool {
     !Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Runs nothing any more. An orphan's reaping is up to the machine's first process, so unreaped counts.
+/// Runs nothing any more, on none of its threads. An orphan's reaping is up to the machine's first process, so unreaped
+/// counts; but a first thread that is gone does not mean that the others are, or that their files are closed.
 pub(super) fn is_dead(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return true };
+    threads.flatten().all(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+    })
+}
+
+/// The number of its process group, as the kernel shows it: 0 if the group's leader is outside of this container.
+pub(super) fn group(pid: u32) -> i32 {
+    id_in_stat(pid, 2)
+}
+
+/// The number of its session; 0 as in [`group`].
+pub(super) fn session(pid: u32) -> i32 {
+    id_in_stat(pid, 3)
+}
+
+fn id_in_stat(pid: u32, field_after_name: usize) -> i32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, after_name) = stat.rsplit_once(") ").unwrap();
+    after_name.split(' ').nth(field_after_name).unwrap().parse().unwrap()
 }
 
 pub(super) fn kill(pid: u32) {

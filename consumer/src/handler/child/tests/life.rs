@@ -113,6 +113,23 @@ async fn a_guard_that_was_killed_is_replaced_and_told_of_the_living() {
     drop((first, second));
 }
 
+/// What a fork elsewhere in this process does until its exec: it holds the dead guard's end of the socket.
+#[tokio::test]
+async fn a_dead_guard_whose_socket_still_takes_words_is_replaced() {
+    let marks = Marks::new();
+    let handler = ChildHandler::new(marks.settings("exec sleep 1000")).unwrap();
+    let first = handler.pool.take().await.unwrap();
+    let killed = handler.pool.guard().process_id().unwrap();
+    let pid = rustix::process::Pid::from_raw(killed.cast_signed()).unwrap();
+    let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
+    let held = rustix::process::pidfd_getfd(&process, 0, rustix::process::PidfdGetfdFlags::empty()).unwrap();
+    kill(killed);
+    until(|| is_dead(killed)).await;
+    let second = handler.pool.take().await.unwrap();
+    assert_ne!(handler.pool.guard().process_id().unwrap(), killed);
+    drop((first, second, held));
+}
+
 #[tokio::test]
 async fn a_child_that_kills_the_worker_dies_with_it() {
     let marks = Marks::new();
@@ -134,11 +151,10 @@ async fn a_signal_to_the_worker_s_group_reaches_neither_child_nor_guard() {
     let mut worker = WorkerProcess::start(&marks.script(&script));
     let guard = worker.run_job();
     let child = marks.pids("pids", 1).await[0];
-    let group = |pid: u32| rustix::process::getpgid(rustix::process::Pid::from_raw(pid.cast_signed())).unwrap();
-    let session = |pid: u32| rustix::process::getsid(rustix::process::Pid::from_raw(pid.cast_signed())).unwrap();
     assert_ne!(group(child), group(worker.id()));
     assert_ne!(session(guard), session(worker.id()));
-    rustix::process::kill_process_group(group(guard), rustix::process::Signal::TERM).unwrap();
+    let group = rustix::process::Pid::from_raw(group(guard)).unwrap();
+    rustix::process::kill_process_group(group, rustix::process::Signal::TERM).unwrap();
     assert_eq!(worker.run_job(), guard, "the guard ignores what ends a worker in order");
     worker.end();
     until(|| is_dead(child) && is_dead(guard)).await;
