@@ -8,11 +8,13 @@
 //! - [`partition`]: key to partition, held for ever by golden vectors
 //! - [`queue`]: [`QueueIdentity`], what must not change under a running worker
 //! - [`enqueue`]: [`Enqueuer`] and [`Receipt`]; sent means that the log said so
-//! - [`log`]: the port, and its first adapter [`log::local`], one SQLite file
+//! - [`log`]: the port, and its adapters: [`log::local`], one SQLite file, and [`log::kafka`]
+//! - [`kafka`]: speaking to Apache Kafka, for this adapter and the group's
 
 pub mod enqueue;
 pub mod error;
 pub mod job;
+pub mod kafka;
 pub mod log;
 pub mod partition;
 pub mod queue;

@@ -1,4 +1,4 @@
-//! The log port: append, read, describe a queue. Adapters: [`local`], one SQLite file.
+//! The log port: append, read, describe a queue. Adapters: [`local`], one SQLite file; [`kafka`], topics.
 //!
 //! Every adapter passes `log::conformance`. What the port promises:
 //!
@@ -15,6 +15,7 @@ use crate::{
     record::{Record, StoredRecord},
 };
 
+pub mod kafka;
 pub mod local;
 
 #[cfg(any(test, feature = "conformance"))]

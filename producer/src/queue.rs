@@ -101,6 +101,26 @@ pub struct QueueSpec {
     pub partitions: PartitionCount,
     /// When finished records may go.
     pub retention: Retention,
+    /// How many copies the brokers keep; `None`: what is safe. The embedded engine has one file, and takes none.
+    pub replication: Option<Replication>,
+}
+
+impl QueueSpec {
+    /// With the usual retention and what is safe.
+    pub fn new(name: QueueName, partitions: PartitionCount) -> Self {
+        Self { name, partitions, retention: Retention::default(), replication: None }
+    }
+}
+
+/// Copies of a queue, each on another broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replication {
+    /// How many.
+    pub factor: u16,
+    /// A receipt means that so many of them have the job; with fewer in sync nothing can be enqueued.
+    pub min_in_sync: u16,
+    /// Jobs may be lost when one disk dies: it was said so.
+    pub unsafe_too: bool,
 }
 
 /// Most partitions a queue may have.

@@ -17,7 +17,7 @@ mod rejects;
 mod source;
 mod summary;
 
-use keylane_producer::{Enqueuer, Error, Log, QueueSpec, Retention, log::local::LocalLog};
+use keylane_producer::{Enqueuer, Error, Log, QueueSpec, log::local::LocalLog};
 
 use self::{
     begin::Begin,
@@ -73,7 +73,7 @@ fn open(args: &EnqueueArgs, global: &Global) -> Result<Enqueuer<LocalLog>, Failu
         return Enqueuer::open(log, name).map_err(|error| missing(error, global, name));
     };
     let mut log = broker::open_or_make(global)?;
-    match log.create(&QueueSpec { name: name.clone(), partitions, retention: Retention::default() }) {
+    match log.create(&QueueSpec::new(name.clone(), partitions)) {
         // It is there: with another count too, since --create says what to do if it is missing.
         Ok(_) | Err(Error::Invalid(_)) => Ok(Enqueuer::open(log, name)?),
         Err(error) => Err(error.into()),

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &QueueArgs, global: &Global, output: &mut Output) -> Res
 fn create(args: &CreateArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
     let mut log = broker::open_or_make(global)?;
     let retention = Retention { age: args.retention_age, bytes: args.retention_bytes };
-    let spec = QueueSpec { name: args.name.clone(), partitions: args.partitions, retention };
+    let spec = QueueSpec { retention, ..QueueSpec::new(args.name.clone(), args.partitions) };
     let made = match log.create(&spec) {
         Ok(_) => true,
         Err(Error::Invalid(detail)) => {

@@ -18,8 +18,7 @@ use keylane_consumer::{
     store::{StoreSession, sqlite::SqliteStore},
 };
 use keylane_producer::{
-    Enqueuer, GroupName, Job, JobKey, Log, Partition, PartitionCount, QueueIdentity, QueueSpec, Record, Retention,
-    Timestamp,
+    Enqueuer, GroupName, Job, JobKey, Log, Partition, PartitionCount, QueueIdentity, QueueSpec, Record, Timestamp,
     log::local::{LocalLog, Open},
     partition_of,
     sqlite::Patience,
@@ -64,7 +63,7 @@ impl Rig {
         let folder = made.path().to_owned();
         let mut log = LocalLog::open(&folder.join("q.db"), Open::Create, Patience::Patient).unwrap();
         let partitions: PartitionCount = partitions.to_string().parse().unwrap();
-        let spec = QueueSpec { name: "jobs".parse().unwrap(), partitions, retention: Retention::default() };
+        let spec = QueueSpec::new("jobs".parse().unwrap(), partitions);
         let queue = log.create(&spec).unwrap();
         let rig = Self { folder, _made: Some(made), queue, change: Box::new(change) };
         let table = "CREATE TABLE told (n INTEGER PRIMARY KEY, partition INTEGER, offset INTEGER, key TEXT)";

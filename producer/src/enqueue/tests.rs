@@ -7,7 +7,7 @@ use crate::{
         ReadLimit,
         local::{LocalLog, Open},
     },
-    queue::{QueueSpec, Retention},
+    queue::QueueSpec,
     sqlite::Patience,
 };
 
@@ -15,7 +15,7 @@ fn enqueuer(folder: &tempfile::TempDir) -> Enqueuer<LocalLog> {
     let path = folder.path().join("queue.db");
     let mut log = LocalLog::open(&path, Open::Create, Patience::Patient).unwrap();
     let name: QueueName = "jobs".parse().unwrap();
-    let spec = QueueSpec { name: name.clone(), partitions: "12".parse().unwrap(), retention: Retention::default() };
+    let spec = QueueSpec::new(name.clone(), "12".parse().unwrap());
     log.create(&spec).unwrap();
     Enqueuer::open(log, &name).unwrap()
 }

@@ -20,7 +20,7 @@ use crate::{
     job::Timestamp,
     log::{Log, ReadLimit},
     partition::{Offset, Partition, PartitionCount},
-    queue::{QueueIdentity, QueueName, QueueSpec, Retention},
+    queue::{QueueIdentity, QueueName, QueueSpec},
     record::Record,
 };
 
@@ -102,7 +102,7 @@ struct Bench {
 impl Bench {
     fn new(broker: &dyn Broker, partitions: u32) -> Self {
         let mut log = broker.open();
-        let spec = QueueSpec { name: fresh_name(), partitions: count(partitions), retention: Retention::default() };
+        let spec = QueueSpec::new(fresh_name(), count(partitions));
         let queue = log.create(&spec).expect("a new queue can be made");
         eventually("the new queue to be there", || log.describe(&spec.name).ok());
         Self { log, queue }

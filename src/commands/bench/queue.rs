@@ -54,7 +54,7 @@ impl Queue {
     pub(super) fn make(file: &Path) -> Result<Self, Failure> {
         let mut log = LocalLog::open(file, Open::Create, Patience::Patient)?;
         let (name, partitions) = ("bench".parse()?, PARTITIONS.parse()?);
-        let spec = QueueSpec { name, partitions, retention: Retention { age: None, bytes: None } };
+        let spec = QueueSpec { retention: Retention { age: None, bytes: None }, ..QueueSpec::new(name, partitions) };
         log.create(&spec)?;
         let enqueuer = Enqueuer::open(log, &spec.name)?;
         Ok(Self { file: file.to_owned(), enqueuer, group: "workers".parse()?, jobs: 0 })

@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use keylane_producer::{
-    Enqueuer, GroupName, Job, JobKey, Log, QueueIdentity, QueueName, QueueSpec, Retention,
+    Enqueuer, GroupName, Job, JobKey, Log, QueueIdentity, QueueName, QueueSpec,
     log::local::{LocalLog, Open},
     sqlite::{Patience, Purpose, open},
 };
@@ -72,11 +72,7 @@ impl Scene {
         let (broker, store) = (folder.join("queue.db"), folder.join("ledger.db"));
         let mut log = LocalLog::open(&broker, Open::Create, Patience::Patient)?;
         let name: QueueName = QUEUE.parse()?;
-        let queue = log.create(&QueueSpec {
-            name: name.clone(),
-            partitions: PARTITIONS.parse()?,
-            retention: Retention::default(),
-        })?;
+        let queue = log.create(&QueueSpec::new(name.clone(), PARTITIONS.parse()?))?;
         let (jobs, aircraft) = events()?;
         let count = jobs.len() as u64;
         Enqueuer::open(log, &name)?.send(jobs).map_err(|error| Failure::from(error.cause))?;

@@ -1,7 +1,7 @@
 //! The suite of the port on the embedded group, the suite with a guard removed, and what only this adapter promises.
 
 use keylane_producer::{
-    Log, Offset, Partition, PartitionCount, QueueSpec, Record, Retention, Timestamp,
+    Log, Offset, Partition, PartitionCount, QueueSpec, Record, Timestamp,
     log::local::{LocalLog, Open},
     sqlite::Patience,
 };
@@ -26,7 +26,7 @@ impl Folder {
         let path = folder.path().join("queue.db");
         let mut log = LocalLog::open(&path, Open::Create, Patience::Patient).unwrap();
         let partitions = partitions.to_string().parse::<PartitionCount>().unwrap();
-        let spec = QueueSpec { name: "jobs".parse().unwrap(), partitions, retention: Retention::default() };
+        let spec = QueueSpec::new("jobs".parse().unwrap(), partitions);
         let queue = log.create(&spec).unwrap();
         Self { folder, queue, clock: Clock::by_hand(), guards: Guards::default() }
     }

@@ -12,7 +12,7 @@ use crate::{
 /// Name, partition count and retention come back; two connections see one identity; the name is listed.
 pub fn a_queue_is_described_as_it_was_made(broker: &dyn Broker) {
     let retention = Retention { age: Some(Duration::from_secs(3_600)), bytes: Some(1 << 30) };
-    let spec = QueueSpec { name: fresh_name(), partitions: count(7), retention };
+    let spec = QueueSpec { retention, ..QueueSpec::new(fresh_name(), count(7)) };
     let made = broker.open().create(&spec).expect("a new queue can be made");
     assert_eq!(made.name, spec.name);
     assert_eq!(made.partitions, spec.partitions);
@@ -29,7 +29,7 @@ pub fn a_queue_is_described_as_it_was_made(broker: &dyn Broker) {
 /// Making it again with the same count is refused, and the queue is as before.
 pub fn a_queue_is_made_once(broker: &dyn Broker) {
     let mut bench = Bench::new(broker, 3);
-    let again = QueueSpec { name: bench.queue.name.clone(), partitions: count(3), retention: Retention::default() };
+    let again = QueueSpec::new(bench.queue.name.clone(), count(3));
     let error = bench.log.create(&again).expect_err("the second making is refused");
     assert!(matches!(error, Error::Invalid(_)), "{error:?}");
     assert!(text(&error).contains("there already"), "{}", text(&error));
@@ -39,7 +39,7 @@ pub fn a_queue_is_made_once(broker: &dyn Broker) {
 /// Another count is refused too, and the answer says what it would be.
 pub fn a_count_change_is_refused_as_a_migration(broker: &dyn Broker) {
     let mut bench = Bench::new(broker, 3);
-    let wider = QueueSpec { name: bench.queue.name.clone(), partitions: count(4), retention: Retention::default() };
+    let wider = QueueSpec::new(bench.queue.name.clone(), count(4));
     let error = bench.log.create(&wider).expect_err("the other count is refused");
     assert!(matches!(error, Error::Invalid(_)), "{error:?}");
     assert!(text(&error).contains("migration"), "{}", text(&error));

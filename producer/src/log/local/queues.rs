@@ -18,6 +18,11 @@ use crate::{
 
 pub(super) fn create(connection: &mut Connection, cluster: &str, spec: &QueueSpec) -> Result<QueueIdentity, Error> {
     spec.partitions.check()?;
+    if spec.replication.is_some() {
+        return Err(Error::Invalid(
+            Detail::new("one file has no copies: copies are for queues on Kafka").remedy("leave --replication out"),
+        ));
+    }
     let failed = |e| sorted(&format!("cannot make queue '{}'", spec.name), e);
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     if let Some(there) = lookup(&tx, cluster, &spec.name)? {

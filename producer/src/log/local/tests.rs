@@ -54,7 +54,7 @@ impl Broker for Files {
 
 fn queue(log: &mut LocalLog, partitions: u32, retention: Retention) -> QueueIdentity {
     let partitions = partitions.to_string().parse().unwrap();
-    log.create(&QueueSpec { name: "jobs".parse().unwrap(), partitions, retention }).unwrap()
+    log.create(&QueueSpec { retention, ..QueueSpec::new("jobs".parse().unwrap(), partitions) }).unwrap()
 }
 
 fn seven_days() -> Retention {

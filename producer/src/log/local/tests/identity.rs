@@ -49,7 +49,7 @@ fn too_many_partitions_are_refused() {
     let files = Files::new();
     let mut log = files.log();
     let partitions = crate::PartitionCount(std::num::NonZeroU32::new(4_097).unwrap());
-    let spec = QueueSpec { name: "jobs".parse().unwrap(), partitions, retention: seven_days() };
+    let spec = QueueSpec { retention: seven_days(), ..QueueSpec::new("jobs".parse().unwrap(), partitions) };
     assert!(matches!(log.create(&spec), Err(Error::Invalid(_))));
     assert!(log.queues().unwrap().is_empty());
 }

@@ -1,0 +1,15 @@
+//! Speaking to Apache Kafka: what the log's and the group's adapters share.
+//!
+//! - [`settings`]: where the brokers are, what may be passed through to librdkafka, and which of it would break a rule
+//! - [`context`]: what a client hears from librdkafka besides answers: the reasons that its answers leave out
+//! - [`message`]: a message as librdkafka holds it, to a [`crate::Record`] and back, byte for byte
+
+pub mod context;
+pub mod message;
+pub mod settings;
+
+pub use context::KafkaContext;
+pub use settings::{KafkaServers, KafkaSettings, PropertySource};
+
+/// What other crates of ours need of the client library, so that one version of it is named in one place.
+pub use rdkafka;

@@ -1,0 +1,208 @@
+//! Queues as Kafka topics: a queue is a topic, its partitions are the topic's.
+//!
+//! - [`topics`]: making and describing them
+//! - [`send`]: appending; a receipt is the broker's word
+//! - [`read`]: reading, without a group
+//! - [`checkpoints`]: how far a source was brought in, in the transaction of the records
+//!
+//! 1. Partitions are explicit, `acks=all`, the producer idempotent: a broken connection doubles and reorders nothing.
+//! 2. Reads see committed transactions only.
+//! 3. **Kafka removes by its own rule:** retention by age or size takes records whether or not a group has finished
+//!    them. Keep it longer than the longest time that workers may be away.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+
+use self::{read::Reader, send::Sender};
+use crate::{
+    enqueue::Receipt,
+    error::{Detail, Error},
+    kafka::{KafkaContext, KafkaSettings},
+    log::{AppendError, Bounds, Checkpoint, Log, Page, QueueDescription, ReadLimit},
+    partition::{Offset, Partition},
+    queue::{QueueIdentity, QueueName, QueueSpec},
+    record::{Record, StoredRecord},
+};
+
+mod checkpoints;
+mod read;
+mod send;
+mod topics;
+
+/// How long a call may wait for the brokers. A broker's death takes less: its leaders move within 9 s by default.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One look at the cluster; between two, what the client heard meanwhile is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The largest record that brokers take by default (`max.message.bytes`), so that whatever can be read can be written
+/// again.
+const LARGEST_RECORD: usize = 1_048_588;
+
+/// A connection to a cluster.
+pub struct KafkaLog {
+    settings: KafkaSettings,
+    sender: Sender,
+    /// For imports, with the source that it sends for: one transactional id belongs to one of them.
+    importer: Option<(Box<str>, Sender)>,
+    reader: Option<Reader>,
+    cluster: Box<str>,
+}
+
+impl KafkaLog {
+    /// Connects, and learns which cluster it is.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the broker refuses user or password, or its certificate is not trusted;
+    /// [`Error::Unavailable`] if no broker answers in time; [`Error::Invalid`] if a property does not fit.
+    pub fn open(settings: KafkaSettings) -> Result<Self, Error> {
+        let sender = Sender::open(&settings, None)?;
+        let cluster = sender.ask("cannot reach Kafka", |client| {
+            // It tells no reason; the client hears one.
+            client.fetch_cluster_id(LOOK).ok_or(KafkaError::MetadataFetch(RDKafkaErrorCode::OperationTimedOut))
+        })?;
+        Ok(Self { settings, sender, importer: None, reader: None, cluster: cluster.into() })
+    }
+
+    fn reader(&mut self) -> Result<&mut Reader, Error> {
+        let reader = match self.reader.take() {
+            Some(reader) => reader,
+            None => Reader::open(&self.settings)?,
+        };
+        Ok(self.reader.insert(reader))
+    }
+
+    /// The sender of a source's transactions.
+    fn importer(&mut self, queue: &QueueIdentity, source: &str) -> Result<&mut Sender, Error> {
+        let id = format!("keylane-import {} {} {source}", queue.name, queue.incarnation.0);
+        let sender = match self.importer.take() {
+            Some((known, sender)) if *known == *id => sender,
+            _ => Sender::open(&self.settings, Some(&id))?,
+        };
+        Ok(&mut self.importer.insert((id.into(), sender)).1)
+    }
+}
+
+impl Log for KafkaLog {
+    fn create(&mut self, spec: &QueueSpec) -> Result<QueueIdentity, Error> {
+        topics::create(&self.sender, &self.settings, &self.cluster, spec)
+    }
+
+    fn describe(&mut self, queue: &QueueName) -> Result<QueueDescription, Error> {
+        topics::describe(&self.sender, &self.settings, &self.cluster, queue)
+    }
+
+    fn queues(&mut self) -> Result<Vec<QueueName>, Error> {
+        topics::queues(&self.sender)
+    }
+
+    fn append(
+        &mut self,
+        queue: &QueueIdentity,
+        records: Vec<(Partition, Record)>,
+        checkpoint: Option<&Checkpoint>,
+    ) -> Result<Vec<Receipt>, AppendError> {
+        let absent = |cause| AppendError { sent: vec![None; records.len()], rest_is_absent: true, cause };
+        if let Some(cause) = records.iter().find_map(|(p, record)| refusal(queue, *p, record)) {
+            return Err(absent(cause));
+        }
+        let Some(checkpoint) = checkpoint else { return self.sender.send(queue, &records) };
+        topics::create_checkpoints(&self.sender, &self.settings).map_err(absent)?;
+        let sender = self.importer(queue, &checkpoint.source).map_err(|cause| AppendError {
+            sent: vec![None; records.len()],
+            rest_is_absent: true,
+            cause,
+        })?;
+        let answer = sender.send_in_transaction(queue, &records, checkpoints::record(queue, checkpoint));
+        if answer.is_err() {
+            // Whatever state its transaction is in: the next one begins by ending it.
+            self.importer = None;
+        }
+        answer
+    }
+
+    fn checkpoint(&mut self, queue: &QueueIdentity, source: &str) -> Result<Option<Checkpoint>, Error> {
+        if !topics::exists(&self.sender, checkpoints::TOPIC)? {
+            return Ok(None);
+        }
+        checkpoints::last(self.reader()?, queue, source)
+    }
+
+    fn read(
+        &mut self,
+        queue: &QueueIdentity,
+        partition: Partition,
+        from: Offset,
+        limit: ReadLimit,
+    ) -> Result<Page, Error> {
+        check_partition(queue, partition)?;
+        self.reader()?.read(queue.name.as_str(), partition, from, limit)
+    }
+
+    fn read_at(
+        &mut self,
+        queue: &QueueIdentity,
+        partition: Partition,
+        offsets: &[Offset],
+    ) -> Result<Vec<StoredRecord>, Error> {
+        check_partition(queue, partition)?;
+        self.reader()?.read_at(queue.name.as_str(), partition, offsets)
+    }
+
+    fn bounds(&mut self, queue: &QueueIdentity, partition: Partition) -> Result<Bounds, Error> {
+        check_partition(queue, partition)?;
+        self.reader()?.bounds(queue.name.as_str(), partition)
+    }
+}
+
+fn refusal(queue: &QueueIdentity, partition: Partition, record: &Record) -> Option<Error> {
+    if let Err(error) = check_partition(queue, partition) {
+        return Some(error);
+    }
+    // What Kafka adds to a record and its batch is less than this; what counts is the batch after compression.
+    const FRAMING: usize = 512;
+    let size = record.size() + record.headers.len() * 10 + FRAMING;
+    (size > LARGEST_RECORD).then(|| {
+        Error::Invalid(
+            Detail::new(format!("a record of {size} bytes is too large: Kafka takes up to {LARGEST_RECORD}"))
+                .remedy("send a smaller payload, or a reference to it"),
+        )
+    })
+}
+
+fn check_partition(queue: &QueueIdentity, partition: Partition) -> Result<(), Error> {
+    if partition.0 < queue.partitions.0.get() {
+        return Ok(());
+    }
+    let (name, last) = (&queue.name, queue.partitions.0.get() - 1);
+    Err(Error::Invalid(Detail::new(format!("partition {partition} is not in queue '{name}': 0 to {last}"))))
+}
+
+/// The name of a topic's partition as Kafka numbers it.
+fn number(partition: Partition) -> i32 {
+    // At most 4,096 of them.
+    partition.0.cast_signed()
+}
+
+/// Asks until there is an answer, up to [`PATIENCE`]. A refusal that the client hears meanwhile ends that at once: to the
+/// call itself it would be a time-out.
+fn patiently<T>(
+    context: &KafkaContext,
+    what: &str,
+    serve: impl Fn(),
+    mut ask: impl FnMut() -> Result<T, KafkaError>,
+) -> Result<T, Error> {
+    let started = Instant::now();
+    loop {
+        let error = match ask() {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        serve();
+        let explained = context.explain(what, &error);
+        if !explained.is_transient() || started.elapsed() >= PATIENCE {
+            return Err(explained);
+        }
+    }
+}
