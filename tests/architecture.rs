@@ -11,6 +11,9 @@ use std::{
 
 use serde_json::Value;
 
+/// The crate that only tests may know.
+const TESTING: &str = "keylane-testing";
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -23,12 +26,17 @@ fn metadata() -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The crates of ours that a crate depends on, of any kind of dependency.
+/// The crates of ours that a crate depends on, in any way but those of its tests.
 fn ours(metadata: &Value, crate_name: &str) -> BTreeSet<String> {
+    let of_ours = dependencies(metadata, crate_name).filter(|(name, _)| name.starts_with("keylane"));
+    of_ours.filter(|&(name, kind)| (name, kind) != (TESTING, Some("dev"))).map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Name and kind of each dependency; no kind is the normal one.
+fn dependencies<'a>(metadata: &'a Value, crate_name: &str) -> impl Iterator<Item = (&'a str, Option<&'a str>)> {
     let packages = metadata["packages"].as_array().unwrap();
     let package = packages.iter().find(|p| p["name"] == crate_name).unwrap();
-    let names = package["dependencies"].as_array().unwrap().iter().map(|d| d["name"].as_str().unwrap());
-    names.filter(|name| name.starts_with("keylane")).map(str::to_owned).collect()
+    package["dependencies"].as_array().unwrap().iter().map(|d| (d["name"].as_str().unwrap(), d["kind"].as_str()))
 }
 
 fn set(names: &[&str]) -> BTreeSet<String> {
@@ -41,8 +49,22 @@ fn the_arrows_between_the_crates_never_point_back() {
     assert_eq!(ours(&metadata, "keylane-producer"), set(&[]));
     assert_eq!(ours(&metadata, "keylane-sidecar"), set(&[]));
     assert_eq!(ours(&metadata, "keylane-consumer"), set(&["keylane-producer", "keylane-sidecar"]));
+    assert_eq!(ours(&metadata, TESTING), set(&[]));
     let program = ours(&metadata, "keylane");
     assert_eq!(program, set(&["keylane-consumer", "keylane-producer", "keylane-sidecar"]));
+}
+
+#[test]
+fn only_tests_know_the_crate_for_tests() {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().unwrap();
+    let names: Vec<_> = packages.iter().map(|p| p["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&TESTING), "the search finds what is there");
+    for name in names {
+        let kinds: Vec<_> =
+            dependencies(&metadata, name).filter(|&(on, _)| on == TESTING).map(|(_, kind)| kind).collect();
+        assert!(kinds.iter().all(|&kind| kind == Some("dev")), "{name} knows {TESTING} outside its tests");
+    }
 }
 
 /// Every source file below the folder.

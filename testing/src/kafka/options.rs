@@ -1,0 +1,75 @@
+//! What a cluster is asked to be.
+
+use std::{fmt::Write as _, path::Path};
+
+/// A cluster to start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(super) brokers: usize,
+    pub(super) properties: Vec<(String, String)>,
+}
+
+/// A node's ports on 127.0.0.1.
+#[derive(Clone, Copy)]
+pub(super) struct Ports {
+    /// What the cluster's users see.
+    pub(super) client: u16,
+    /// Between brokers, and for the side tool: always plain, and with all rights.
+    pub(super) internal: u16,
+    pub(super) controller: u16,
+}
+
+impl Options {
+    /// One broker (nothing is replicated), or three (3 replicas, 2 in sync: what users run).
+    ///
+    /// # Panics
+    ///
+    /// With any other number.
+    pub fn new(brokers: usize) -> Self {
+        assert!(brokers == 1 || brokers == 3, "a cluster has 1 or 3 brokers, not {brokers}");
+        Self { brokers, properties: Vec::new() }
+    }
+
+    /// With this property of the brokers' configuration; it wins over the defaults here.
+    #[must_use]
+    pub fn property(mut self, name: &str, value: &str) -> Self {
+        self.properties.push((name.into(), value.into()));
+        self
+    }
+
+    /// The configuration of one node; the first has the index 0 and the id 1.
+    pub(super) fn configuration(&self, index: usize, ports: &[Ports], data: &Path) -> String {
+        let voters: Vec<_> =
+            ports.iter().enumerate().map(|(i, p)| format!("{}@127.0.0.1:{}", i + 1, p.controller)).collect();
+        let Ports { client, internal, controller } = ports[index];
+        let (replicas, in_sync) = if self.brokers == 1 { (1, 1) } else { (3, 2) };
+        let mut text = format!(
+            "process.roles=broker,controller\n\
+             node.id={}\n\
+             controller.quorum.voters={}\n\
+             controller.listener.names=CONTROLLER\n\
+             inter.broker.listener.name=INTERNAL\n\
+             listeners=CLIENT://127.0.0.1:{client},INTERNAL://127.0.0.1:{internal},CONTROLLER://127.0.0.1:{controller}\n\
+             listener.security.protocol.map=CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
+             log.dirs={}\n\
+             auto.create.topics.enable=false\n\
+             default.replication.factor={replicas}\n\
+             min.insync.replicas={in_sync}\n\
+             offsets.topic.num.partitions=4\n\
+             offsets.topic.replication.factor={replicas}\n\
+             transaction.state.log.num.partitions=4\n\
+             transaction.state.log.replication.factor={replicas}\n\
+             transaction.state.log.min.isr={in_sync}\n\
+             group.initial.rebalance.delay.ms=0\n\
+             group.min.session.timeout.ms=1000\n\
+             log.cleaner.dedupe.buffer.size=4194304\n",
+            index + 1,
+            voters.join(","),
+            data.display(),
+        );
+        for (name, value) in &self.properties {
+            let _ = writeln!(text, "{name}={value}");
+        }
+        text
+    }
+}
