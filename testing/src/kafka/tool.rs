@@ -35,8 +35,8 @@ impl Tool {
     /// For brokers with these internal addresses.
     pub(super) fn start(class_path: &str, addresses: &[String], log: PathBuf) -> Result<Self> {
         let mut java = Command::new("java");
-        java.args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path, "Tool"])
-            .args(addresses);
+        java.args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
+        java.args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", class_path, "Tool"]).args(addresses);
         java.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(&log)?);
         let mut child = java.spawn().context("cannot start java")?;
         let input = Mutex::new(child.stdin.take().context("its input is piped")?);
