@@ -1,4 +1,5 @@
-//! The group port: membership, assignment, generation, fetch, commit. Adapters: [`local`], the embedded engine's group.
+//! The group port: membership, assignment, generation, fetch, commit. Adapters: [`local`], the
+//! embedded engine's group; [`kafka`], a consumer group.
 //!
 //! One OS thread polls and runs nothing else; everything else speaks to the group through its [`GroupControl`], from
 //! other threads. Every adapter passes `group::conformance`. What the port promises:
@@ -19,6 +20,7 @@ use crate::{
     fence::{Generation, MemberId},
 };
 
+pub mod kafka;
 pub mod local;
 
 #[cfg(any(test, feature = "conformance"))]

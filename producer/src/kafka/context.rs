@@ -74,7 +74,7 @@ impl KafkaContext {
         let code = error.rdkafka_error_code();
         let reason = self.reason();
         if let Some(fatal) = self.fatal() {
-            return Error::Bug(detail.because(fatal).remedy("this client cannot go on: the process must be restarted"));
+            return Error::Refused(detail.because(fatal).remedy("this client cannot go on: start the process again"));
         }
         match (code, reason) {
             (Some(code), _) if refusal(code) => Error::Refused(detail.because(error.to_string()).remedy(remedy(code))),
@@ -84,6 +84,12 @@ impl KafkaContext {
             }
             (_, None) => Error::Unavailable(detail.because(error.to_string())),
         }
+    }
+
+    /// Why the brokers refuse this client, if they did of late.
+    pub fn refusal(&self, what: &str) -> Option<Error> {
+        let (code, text) = self.reason().filter(|(code, _)| refusal(*code))?;
+        Some(Error::Refused(Detail::new(what).because(text).remedy(remedy(code))))
     }
 
     /// What librdkafka told of late, if it weighs.

@@ -219,6 +219,10 @@ impl Sender {
             RDKafkaErrorCode::MessageSizeTooLarge | RDKafkaErrorCode::InvalidMessageSize => Error::Invalid(
                 Detail::new(what).because(error).remedy("the topic's max.message.bytes is smaller than this record"),
             ),
+            RDKafkaErrorCode::InvalidTimestamp => Error::Invalid(Detail::new(what).because(error).remedy(
+                "the time of a job is too far from the broker's: set the clocks, or the topic's \
+                 message.timestamp.after.max.ms and message.timestamp.before.max.ms",
+            )),
             RDKafkaErrorCode::NotEnoughReplicas | RDKafkaErrorCode::NotEnoughReplicasAfterAppend => Error::Unavailable(
                 Detail::new(what)
                     .because(error)

@@ -63,7 +63,14 @@ pub(super) fn create(
             .set("unclean.leader.election.enable", "false")
             .set("retention.ms", &age)
             .set("retention.bytes", &bytes);
-    match make(sender, settings, &topic)? {
+    // A job whose clock is ahead is a job. Brokers before 3.6 have no such limit.
+    let unlimited = i64::MAX.to_string();
+    let unlimited = topic_with(&topic, "message.timestamp.after.max.ms", &unlimited);
+    let made = match make(sender, settings, &unlimited)? {
+        Some(RDKafkaErrorCode::InvalidConfig) => make(sender, settings, &topic)?,
+        made => made,
+    };
+    match made {
         None => {}
         Some(RDKafkaErrorCode::TopicAlreadyExists) => {
             let has = identity(sender, cluster, &spec.name)?.map_or(spec.partitions, |identity| identity.partitions);
@@ -99,6 +106,13 @@ pub(super) fn create(
         partitions: spec.partitions,
         hash: KeyHash::Murmur2,
     })
+}
+
+/// The same topic with one more setting.
+fn topic_with<'a>(topic: &NewTopic<'a>, name: &'a str, value: &'a str) -> NewTopic<'a> {
+    let TopicReplication::Fixed(copies) = topic.replication else { unreachable!("ours have a fixed number") };
+    let same = NewTopic::new(topic.name, topic.num_partitions, TopicReplication::Fixed(copies));
+    topic.config.iter().fold(same, |topic, (name, value)| topic.set(name, value)).set(name, value)
 }
 
 /// What was asked for, or what is safe, or why there is no such thing.

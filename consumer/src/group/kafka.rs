@@ -1,0 +1,465 @@
+//! The group on Kafka: a classic consumer group, whose generation is the token.
+//!
+//! - [`client`]: one librdkafka consumer, decides nothing
+//! - [`control`]: commits and what else other threads ask
+//! - [`reads`]: which partitions are read, and how far; pure
+//!
+//! 1. The generation is read at the start of the answer to an assignment and bound to its partitions. It is never "the
+//!    current one": two members can read the same number for one partition (a metadata change while an assignment waits
+//!    for its answer), and then the store decides.
+//! 2. What is assigned is taken at once and paused; nothing waits for a store on the polling thread.
+//! 3. What is asked back is given back when it is drained. Meanwhile the poll goes on, so the partitions that stay (with
+//!    the cooperative assignor) go on too. What the group has lost already is given back at once.
+//! 4. Commits are sent by the thread that asks. A member that waits in a join has its commits waiting behind it, on the
+//!    same connection: no loss, no proof.
+//! 5. A member that leaves waits for the coordinator, but not for long.
+//!
+//! Refused at start, with the reason: see `keylane_producer::kafka::settings`.
+
+use std::{cell::Cell, sync::Arc, time::Duration};
+
+use keylane_producer::{
+    GroupName, Offset, Partition, QueueIdentity,
+    kafka::{
+        KafkaContext, KafkaSettings,
+        rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode},
+    },
+};
+
+use self::{
+    client::{Client, Event},
+    control::{Command, KafkaControl},
+    reads::Reads,
+};
+use super::{Assignment, Group, GroupControl, GroupEvent};
+use crate::{
+    clock::{BootTime, Clock},
+    error::{Detail, Error},
+    fence::{Generation, MemberId},
+};
+
+pub use self::settings::{Assignor, KafkaGroupSettings};
+
+mod client;
+mod control;
+mod reads;
+mod settings;
+
+/// How long leaving may take: the answer of a coordinator that is there takes milliseconds.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// A partition that was just assigned may not be ready to be read from elsewhere for a moment.
+const SEEK: Duration = Duration::from_millis(500);
+
+const SEEK_AGAIN: Duration = Duration::from_millis(2);
+
+/// While leaving: how often to look whether it is done.
+const LOOK_ROUND: Duration = Duration::from_millis(20);
+
+/// Without ever having been a member: how long a refusal may last before it ends the worker.
+const REFUSED: Duration = Duration::from_secs(10);
+
+/// One member of a group.
+pub struct KafkaGroup {
+    client: Arc<Client>,
+    control: Arc<KafkaControl>,
+    queue: QueueIdentity,
+    cooperative: bool,
+    reads: Reads,
+    part: Part,
+    /// Who it was when it was last told.
+    standing: Option<(MemberId, Generation)>,
+    /// What was asked back and is not given back yet.
+    revoked: Option<Revoked>,
+    /// Since when no broker was there.
+    away: Option<String>,
+    opened: BootTime,
+}
+
+/// The part that this member has in the group.
+#[derive(Debug, PartialEq)]
+enum Part {
+    Member,
+    /// It leaves as this member, and joins anew when it has left or this time is over.
+    Departing(Option<MemberId>, BootTime),
+    /// It joins anew, and waits for an id that is not this one.
+    Rejoining(Option<MemberId>),
+    /// It leaves, and goes without an answer after this.
+    Leaving(BootTime),
+    Left,
+}
+
+struct Revoked {
+    partitions: Vec<Partition>,
+    /// Those that are not drained yet.
+    left: Vec<Partition>,
+}
+
+impl KafkaGroup {
+    /// Opens a member-to-be; the first polls join.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the setting that does not fit.
+    pub fn open(
+        settings: &KafkaSettings,
+        queue: &QueueIdentity,
+        group: &GroupName,
+        behaviour: &KafkaGroupSettings,
+    ) -> Result<Self, Error> {
+        behaviour.check()?;
+        let cooperative = behaviour.assignor == Assignor::Cooperative;
+        let failed =
+            |error: &KafkaError| KafkaContext::new(settings.clone()).explain("cannot make a Kafka consumer", error);
+        let config = behaviour.config(settings, group);
+        let context = KafkaContext::new(settings.clone());
+        let client = Client::open(&config, context, queue.name.as_str(), cooperative).map_err(|e| failed(&e))?;
+        client.subscribe().map_err(|e| failed(&e))?;
+        let client = Arc::new(client);
+        Ok(Self {
+            control: Arc::new(KafkaControl::new(Arc::clone(&client))),
+            client,
+            queue: queue.clone(),
+            cooperative,
+            reads: Reads::new(behaviour.poll_records, behaviour.poll_bytes),
+            part: Part::Member,
+            standing: None,
+            revoked: None,
+            away: None,
+            opened: Clock::boot().now(),
+        })
+    }
+}
+
+#[cfg(feature = "conformance")]
+impl KafkaGroup {
+    /// Takes away the comparison of a commit's member and generation with what the client is: for the twins.
+    #[must_use]
+    pub fn unguarded(self) -> Self {
+        self.control.shared().unchecked = true;
+        self
+    }
+}
+
+impl Group for KafkaGroup {
+    fn poll(&mut self, limit: Duration, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
+        let clock = Clock::boot();
+        let started = clock.now();
+        let told = Cell::new(false);
+        let sink = &mut |event: GroupEvent| {
+            told.set(true);
+            sink(event);
+        };
+        while self.part != Part::Left {
+            self.obey(sink)?;
+            self.learn_from_commits(sink)?;
+            let left = limit.saturating_sub(clock.now().since(started));
+            // With something in hand: only what is there already.
+            let in_hand = told.get() || self.reads.have_pages();
+            let wait = match self.part {
+                _ if in_hand => Duration::ZERO,
+                Part::Leaving(_) | Part::Departing(..) => left.min(LOOK_ROUND),
+                _ => left,
+            };
+            match self.client.poll(wait) {
+                Some(event) => self.take_in(event, sink)?,
+                None if in_hand || left.is_zero() => break,
+                // Woken, for a command.
+                None => {}
+            }
+            self.go_on_leaving(clock.now(), sink);
+            self.go_on_rejoining(clock.now())?;
+            if left.is_zero() || self.reads.are_full() {
+                break;
+            }
+        }
+        self.deliver(sink);
+        self.trouble(clock.now())
+    }
+
+    fn control(&self) -> Arc<dyn GroupControl> {
+        Arc::clone(&self.control) as Arc<dyn GroupControl>
+    }
+}
+
+impl KafkaGroup {
+    /// Carries out what other threads asked for, in order.
+    fn obey(&mut self, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
+        loop {
+            // Not in the condition of a loop: the lock must be free while a command is carried out.
+            let Some(command) = self.control.shared().commands.pop_front() else { return Ok(()) };
+            if self.part != Part::Member && !matches!(command, Command::Leave) {
+                continue;
+            }
+            match command {
+                Command::Resume(partition, from) => self.resume(partition, from)?,
+                Command::Pause(partition) => {
+                    self.reads.stop(partition);
+                    if self.owns(partition) {
+                        self.did("pause a partition", self.client.pause(&[partition]))?;
+                    }
+                }
+                Command::Release(partitions) => self.release(&partitions)?,
+                Command::Rejoin => self.rejoin(sink)?,
+                Command::Leave => self.leave(sink)?,
+            }
+        }
+    }
+
+    fn resume(&mut self, partition: Partition, from: Offset) -> Result<(), Error> {
+        let asked_back = self.revoked.as_ref().is_some_and(|revoked| revoked.partitions.contains(&partition));
+        if !self.owns(partition) || asked_back {
+            return Ok(());
+        }
+        match self.client.read_from(partition, from, SEEK) {
+            Ok(()) => self.reads.begin(partition, from),
+            Err(error) => {
+                // Just assigned, and not ready yet: at the next turn.
+                tracing::debug!(partition = partition.0, %error, "cannot read from here yet");
+                self.control.shared().commands.push_back(Command::Resume(partition, from));
+                std::thread::park_timeout(SEEK_AGAIN);
+            }
+        }
+        Ok(())
+    }
+
+    /// Drained: once all that was asked back is, it is given back.
+    fn release(&mut self, partitions: &[Partition]) -> Result<(), Error> {
+        let Some(revoked) = &mut self.revoked else { return Ok(()) };
+        revoked.left.retain(|p| !partitions.contains(p));
+        let drained = revoked.left.is_empty();
+        let asked = |p: &&Partition| revoked.partitions.contains(p);
+        let mut shared = self.control.shared();
+        for partition in partitions.iter().filter(asked) {
+            shared.owned.remove(partition);
+        }
+        drop(shared);
+        if drained { self.give_back() } else { Ok(()) }
+    }
+
+    /// Answers what was asked back, drained or not.
+    fn give_back(&mut self) -> Result<(), Error> {
+        let Some(revoked) = self.revoked.take() else { return Ok(()) };
+        self.forget(&revoked.partitions);
+        self.did("give partitions back", self.client.give_back(&revoked.partitions))
+    }
+
+    fn rejoin(&mut self, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
+        self.lose_everything(sink)?;
+        let former = self.standing.take().map(|(member, _)| member);
+        // To subscribe at once would be taken for another subscription of the same member.
+        self.client.unsubscribe();
+        self.part = Part::Departing(former, Clock::boot().now().plus(FAREWELL));
+        Ok(())
+    }
+
+    fn go_on_rejoining(&mut self, now: BootTime) -> Result<(), Error> {
+        let Part::Departing(former, until) = &mut self.part else { return Ok(()) };
+        if now >= *until || self.client.standing().is_none() {
+            self.part = Part::Rejoining(former.take());
+            return self.did("join the group anew", self.client.subscribe());
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
+        if matches!(self.part, Part::Leaving(_) | Part::Left) {
+            return Ok(());
+        }
+        self.lose_everything(sink)?;
+        self.control.shared().closing = true;
+        let now = Clock::boot().now();
+        self.part = match (&self.away, self.client.close()) {
+            // Nobody is there to hear it: the group finds out by itself after the session.
+            (Some(_), _) | (_, Err(_)) => Part::Leaving(now),
+            (None, Ok(())) => Part::Leaving(now.plus(FAREWELL)),
+        };
+        Ok(())
+    }
+
+    fn go_on_leaving(&mut self, now: BootTime, sink: &mut dyn FnMut(GroupEvent)) {
+        if matches!(self.part, Part::Leaving(until) if now >= until || self.client.is_closed()) {
+            self.part = Part::Left;
+            sink(GroupEvent::Left);
+        }
+    }
+
+    /// What commits on other threads were told.
+    fn learn_from_commits(&mut self, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
+        let (disowned, moved_on) = {
+            let mut shared = self.control.shared();
+            if std::mem::take(&mut shared.alive) {
+                self.away = None;
+            }
+            (std::mem::take(&mut shared.disowned), shared.moved_on.take())
+        };
+        if disowned && self.part == Part::Member && self.revoked.is_some() {
+            // The client waits for our answer before it looks after itself.
+            self.lose_everything(sink)?;
+        }
+        if let (Some((member, generation)), Some((known, told))) = (moved_on, &mut self.standing)
+            && member == *known
+            && generation > *told
+        {
+            *told = generation;
+            sink(GroupEvent::MovedOn { member, generation });
+        }
+        Ok(())
+    }
+
+    fn take_in(&mut self, event: Event, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
+        match event {
+            Event::Record(partition, record) => {
+                self.away = None;
+                self.reads.record(partition, record);
+            }
+            Event::End(partition, end) => self.reads.end(partition, end),
+            Event::Assign(partitions) => {
+                self.away = None;
+                self.deliver(sink);
+                self.assigned(partitions, sink)?;
+            }
+            Event::Revoke(partitions) => {
+                self.deliver(sink);
+                self.asked_back(partitions, sink)?;
+            }
+            Event::Error(RDKafkaErrorCode::AllBrokersDown, _, why) => self.away = Some(why),
+            Event::Error(code, partition, why) => {
+                let partition = partition.map(|p| p.0);
+                tracing::debug!(?code, ?partition, why, "the Kafka client has trouble");
+            }
+            Event::Other => {}
+        }
+        Ok(())
+    }
+
+    fn assigned(&mut self, partitions: Vec<Partition>, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
+        // First of all, while the number is still that of this assignment.
+        let standing = self.client.standing();
+        if matches!(self.part, Part::Leaving(_) | Part::Departing(..) | Part::Left) {
+            // It is closing, and what it is given meanwhile goes back with the rest.
+            return self.did("decline partitions", self.client.take(&partitions));
+        }
+        self.did("take partitions", self.client.take(&partitions))?;
+        self.check_partitions(&partitions)?;
+        let Some((member, generation)) = standing else {
+            tracing::warn!("the group gave partitions without a member id or a generation; joining anew");
+            return self.rejoin(sink);
+        };
+        if matches!(&self.part, Part::Rejoining(Some(former)) if *former == member) {
+            // Given to what this member was before.
+            return Ok(());
+        }
+        self.part = Part::Member;
+        let known = self.standing.replace((member.clone(), generation));
+        let same_member = known.as_ref().is_some_and(|(known, _)| *known == member);
+        {
+            let mut shared = self.control.shared();
+            if !self.cooperative {
+                shared.owned.retain(|p, _| partitions.contains(p));
+            }
+            for &partition in &partitions {
+                shared.owned.entry(partition).or_default();
+            }
+        }
+        partitions.iter().for_each(|&p| self.reads.stop(p));
+        if partitions.is_empty() && same_member && self.cooperative {
+            if known.is_some_and(|(_, told)| told != generation) {
+                sink(GroupEvent::MovedOn { member, generation });
+            }
+        } else {
+            sink(GroupEvent::Assigned(Assignment { member, generation, partitions, replaces_all: !self.cooperative }));
+        }
+        Ok(())
+    }
+
+    /// A partition that the queue's identity does not have: the keys' places changed under the workers.
+    fn check_partitions(&self, partitions: &[Partition]) -> Result<(), Error> {
+        let count = self.queue.partitions.0.get();
+        if partitions.iter().all(|p| p.0 < count) {
+            return Ok(());
+        }
+        let name = &self.queue.name;
+        Err(Error::Refused(
+            Detail::new(format!(
+                "the topic of queue '{name}' has more partitions than the {count} that the store has pinned: keys would \
+                 change their places while they are worked on"
+            ))
+            .remedy("make a queue with the new count and move over; or accept it: keylane fence reset"),
+        ))
+    }
+
+    fn asked_back(&mut self, partitions: Vec<Partition>, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
+        partitions.iter().for_each(|&p| self.reads.stop(p));
+        let owned: Vec<Partition> = partitions.iter().copied().filter(|&p| self.owns(p)).collect();
+        let lost = self.client.assignment_lost();
+        self.revoked = Some(Revoked { partitions, left: owned.clone() });
+        if lost || owned.is_empty() || self.part != Part::Member {
+            if !owned.is_empty() {
+                sink(GroupEvent::Lost(owned));
+            }
+            return self.give_back();
+        }
+        self.did("pause what is asked back", self.client.pause(&owned))?;
+        sink(GroupEvent::Revoking(owned));
+        Ok(())
+    }
+
+    fn lose_everything(&mut self, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
+        let lost: Vec<Partition> = std::mem::take(&mut self.control.shared().owned).into_keys().collect();
+        self.reads.stop_all();
+        if !lost.is_empty() {
+            sink(GroupEvent::Lost(lost));
+        }
+        self.give_back()
+    }
+
+    fn forget(&mut self, partitions: &[Partition]) {
+        let mut shared = self.control.shared();
+        for &partition in partitions {
+            shared.owned.remove(&partition);
+            self.reads.stop(partition);
+        }
+    }
+
+    fn owns(&self, partition: Partition) -> bool {
+        self.control.shared().owned.contains_key(&partition)
+    }
+
+    fn deliver(&mut self, sink: &mut dyn FnMut(GroupEvent)) {
+        for page in self.reads.take() {
+            let known = self.client.end(page.partition).unwrap_or(page.position).max(page.position);
+            // Behind the last record there may be markers of transactions: no jobs.
+            let end = if page.at_end { page.position } else { known };
+            let (partition, from, position) = (page.partition, page.from, page.position);
+            sink(GroupEvent::Records { partition, from, records: page.records, position, end });
+        }
+    }
+
+    /// Whether the client can go on, and whether anybody is there.
+    fn trouble(&self, now: BootTime) -> Result<(), Error> {
+        let context = self.client.context();
+        if let Some(why) = context.fatal() {
+            let detail = Detail::new("the Kafka client cannot go on").because(why);
+            return Err(Error::Refused(detail.remedy("see the reason, and start the worker again")));
+        }
+        if self.standing.is_none()
+            && now.since(self.opened) > REFUSED
+            && let Some(refusal) = context.refusal("cannot join the group")
+        {
+            return Err(refusal.into());
+        }
+        match &self.away {
+            Some(why) => Err(Error::Unavailable(Detail::new("no Kafka broker is there").because(why.clone()))),
+            None => Ok(()),
+        }
+    }
+
+    fn did(&self, what: &str, answer: KafkaResult<()>) -> Result<(), Error> {
+        answer.map_err(|error| {
+            if let Some(why) = self.client.context().fatal() {
+                return Error::Refused(Detail::new("the Kafka client cannot go on").because(why));
+            }
+            Error::Bug(Detail::new(format!("cannot {what}")).because(error.to_string()))
+        })
+    }
+}

@@ -1,0 +1,3 @@
+//! The group's adapter on a real Kafka.
+
+mod suite;
