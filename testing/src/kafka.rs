@@ -237,8 +237,9 @@ impl Cluster {
         }
     }
 
-    /// Starts a killed broker again (kills one that runs), with its data and ports, and waits until it answers and its
-    /// replicas are in sync.
+    /// Starts a killed broker again (kills one that runs), with its data and ports, and waits until it answers and all
+    /// replicas are in sync. The controller takes it back only when the session of its earlier life has ended, so this
+    /// takes 9 s at least, or `broker.session.timeout.ms`.
     pub fn restart(&self, index: usize) -> Result<()> {
         if !matches!(*self.nodes[index].state(), State::Killed) {
             self.kill(index)?;

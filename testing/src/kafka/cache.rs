@@ -26,7 +26,7 @@ const TOOL: [(&str, &str); 7] = [
 ];
 
 const MAVEN: &str = "install Maven (Debian: apt-get install maven)";
-const JAVA: &str = "install a JDK, 17 or later (Debian: apt-get install openjdk-17-jdk-headless)";
+const JAVA: &str = "install a JDK, 17 or later (Debian: apt-get install default-jdk-headless)";
 
 /// The class path with Kafka and the side tool.
 pub(super) fn class_path() -> Result<String> {
