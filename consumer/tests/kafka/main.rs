@@ -1,3 +1,8 @@
-//! The group's adapter on a real Kafka.
+//! The group's adapter and whole workers on a real Kafka.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+mod fence;
+mod rig;
 mod suite;
+mod zombie;
