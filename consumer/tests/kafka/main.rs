@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod fence;
+mod handover;
 mod rig;
 mod suite;
 mod zombie;
