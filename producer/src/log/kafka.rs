@@ -10,7 +10,7 @@
 //! 3. **Kafka removes by its own rule:** retention by age or size takes records whether or not a group has finished
 //!    them. Keep it longer than the longest time that workers may be away.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
@@ -18,7 +18,7 @@ use self::{read::Reader, send::Sender};
 use crate::{
     enqueue::Receipt,
     error::{Detail, Error},
-    kafka::{KafkaContext, KafkaSettings},
+    kafka::{self, KafkaContext, KafkaSettings},
     log::{AppendError, Bounds, Checkpoint, Log, Page, QueueDescription, ReadLimit},
     partition::{Offset, Partition},
     queue::{QueueIdentity, QueueName, QueueSpec},
@@ -193,7 +193,7 @@ fn patiently<T>(
     serve: impl Fn(),
     mut ask: impl FnMut() -> Result<T, KafkaError>,
 ) -> Result<T, Error> {
-    let started = Instant::now();
+    let started = kafka::now();
     loop {
         let error = match ask() {
             Ok(answer) => return Ok(answer),

@@ -1,6 +1,6 @@
 //! Reading partitions without being a member of a group.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdkafka::{
     TopicPartitionList,
@@ -11,7 +11,7 @@ use rdkafka::{
 use super::{LOOK, PATIENCE, number, patiently};
 use crate::{
     error::{Detail, Error},
-    kafka::{KafkaContext, KafkaSettings, message},
+    kafka::{self, KafkaContext, KafkaSettings, message},
     log::{Bounds, Page, ReadLimit},
     partition::{Offset, Partition},
     record::StoredRecord,
@@ -117,7 +117,7 @@ impl Reader {
         let mut bytes = 0;
         // An end that the client tells of is one it came to after it was asked to stand there.
         let mut asked_anew = false;
-        let mut heard = Instant::now();
+        let mut heard = kafka::now();
         let what = format!("cannot read partition {partition} of queue '{topic}'");
         while page.next < bounds.end {
             let here = Stand { topic: topic.into(), partition, next: page.next };
@@ -130,7 +130,7 @@ impl Reader {
                     // SAFETY: it is a message without an error, and `borrowed` keeps it alive.
                     #[expect(unsafe_code, reason = "as `message::read`")]
                     let record = unsafe { message::read(borrowed.ptr()) };
-                    heard = Instant::now();
+                    heard = kafka::now();
                     page.next = record.offset.next();
                     self.stands = Some(Stand { topic: topic.into(), partition, next: page.next });
                     bytes += record.record.size();
