@@ -24,7 +24,7 @@ pub(crate) fn run(args: &FenceArgs, global: &Global, output: &mut Output) -> Res
 
 fn show(args: &ShowArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
     identity(&mut broker::open(global)?, global)?;
-    let StoreUrl::Sqlite(store) = global.store();
+    let StoreUrl::Sqlite(store) = global.store()?;
     let ours = |row: &FenceRow| *row.queue == *global.queue.as_str() && *row.group == *global.group.as_str();
     let rows = SqliteStore::new(store).fence_rows()?;
     let partitions: Vec<Shown> = rows.iter().filter(|row| ours(row)).map(|row| Shown::of(row, args)).collect();
@@ -34,7 +34,7 @@ fn show(args: &ShowArgs, global: &Global, output: &mut Output) -> Result<Code, F
     if output.is_json() {
         output.json(&Fence { queue: global.queue.as_str(), group: global.group.as_str(), partitions })?;
     } else if partitions.is_empty() {
-        let (store, group) = (global.store(), &global.group);
+        let (store, group) = (global.store()?, &global.group);
         output.line(&format!("no fence yet in {store}: no worker of group '{group}' was ever there"))?;
     } else {
         output.table(&table(&partitions, args.show_token))?;

@@ -21,7 +21,7 @@ use crate::{
     kafka::{self, KafkaContext, KafkaSettings},
     log::{AppendError, Bounds, Checkpoint, Log, Page, QueueDescription, ReadLimit},
     partition::{Offset, Partition},
-    queue::{QueueIdentity, QueueName, QueueSpec},
+    queue::{GroupName, QueueIdentity, QueueName, QueueSpec},
     record::{Record, StoredRecord},
 };
 
@@ -63,6 +63,14 @@ impl KafkaLog {
             client.fetch_cluster_id(LOOK).ok_or(KafkaError::MetadataFetch(RDKafkaErrorCode::OperationTimedOut))
         })?;
         Ok(Self { settings, sender, importer: None, reader: None, cluster: cluster.into() })
+    }
+
+    /// Deletes a queue with all that is on it, and a group's word about it. No other command does.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it is not there; [`Error::Refused`], [`Error::Unavailable`] as the brokers answer.
+    pub fn delete(&mut self, queue: &QueueName, group: &GroupName) -> Result<(), Error> {
+        topics::delete(&self.sender, &self.settings, queue, group)
     }
 
     fn reader(&mut self) -> Result<&mut Reader, Error> {

@@ -3,17 +3,16 @@
 use std::collections::BTreeMap;
 
 use keylane_consumer::{
-    clock::Clock,
-    group::local::GroupReader,
+    group::GroupWatch,
     store::{RefusedWrites, StoppedKey, sqlite::SqliteStore},
     view::{self, Seen},
 };
-use keylane_producer::{GroupName, Log, Partition, QueueIdentity, Timestamp, log::local::LocalLog};
+use keylane_producer::{GroupName, Log, Partition, QueueIdentity, Timestamp};
 use keylane_sidecar::{PartitionState, Snapshot};
 
 use crate::{
     broker,
-    cli::{BrokerUrl, Global, StoreUrl},
+    cli::{Global, StoreUrl},
     commands::queue::identity,
     exit::Failure,
 };
@@ -21,9 +20,9 @@ use crate::{
 /// Open connections, to look again and again.
 pub(crate) struct Eye {
     pub(crate) queue: QueueIdentity,
-    pub(crate) log: LocalLog,
+    pub(crate) log: Box<dyn Log>,
     group: GroupName,
-    reader: GroupReader,
+    reader: Box<dyn GroupWatch>,
     store: SqliteStore,
 }
 
@@ -41,9 +40,9 @@ pub(crate) struct Picture {
 impl Eye {
     pub(crate) fn open(global: &Global) -> Result<Self, Failure> {
         let mut log = broker::open(global)?;
-        let queue = identity(&mut log, global)?;
-        let (BrokerUrl::Sqlite(file), StoreUrl::Sqlite(store)) = (&global.broker, global.store());
-        let reader = GroupReader::open(file, &queue, &global.group, Clock::boot())?;
+        let queue = identity(&mut *log, global)?;
+        let StoreUrl::Sqlite(store) = global.store()?;
+        let reader = broker::watch(global, &queue)?;
         Ok(Self { queue, log, group: global.group.clone(), reader, store: SqliteStore::new(store) })
     }
 
