@@ -61,30 +61,39 @@ final class Brokers {
         }
     }
 
-    /** What a broker is asked again and again, until it says yes. */
-    interface Condition {
+    /** What one broker is asked again and again, until it says yes. */
+    interface BrokerCondition {
         boolean holds(String address) throws Exception;
     }
 
-    /** Waits until the condition holds on each broker that runs, for at most the command's limit. */
-    static void everywhere(String what, JsonNode arguments, Condition condition) throws Exception {
-        long end = System.nanoTime() + arguments.get("limit_ms").asLong() * 1_000_000;
+    /** Waits until the condition holds on each broker that runs, for at most the command's limit each. */
+    static void everywhere(String what, JsonNode arguments, BrokerCondition condition) throws Exception {
         for (JsonNode broker : arguments.get("running")) {
-            String last = "no answer yet";
-            while (true) {
-                try {
-                    if (condition.holds(broker.asText())) {
-                        break;
-                    }
-                    last = "not yet";
-                } catch (IOException failure) {
-                    last = Tool.text(failure);
-                }
-                if (System.nanoTime() > end) {
-                    throw new TimeoutException(what + " on " + broker.asText() + ": " + last);
-                }
-                Thread.sleep(20);
-            }
+            String address = broker.asText();
+            until(what + " on " + address, arguments, () -> condition.holds(address));
         }
+    }
+
+    /** What is looked at again and again, until it is so. */
+    interface Condition {
+        boolean holds() throws Exception;
+    }
+
+    /** Waits until the condition holds, for at most the command's limit. */
+    static void until(String what, JsonNode arguments, Condition condition) throws Exception {
+        long end = System.nanoTime() + arguments.get("limit_ms").asLong() * 1_000_000;
+        String last = "not so";
+        while (System.nanoTime() < end) {
+            try {
+                if (condition.holds()) {
+                    return;
+                }
+                last = "not so";
+            } catch (IOException failure) {
+                last = Tool.text(failure);
+            }
+            Thread.sleep(20);
+        }
+        throw new TimeoutException("waited in vain for " + what + ": " + last);
     }
 }

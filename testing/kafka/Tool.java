@@ -34,7 +34,10 @@ public final class Tool {
         this.answers = answers;
         var brokers = new Brokers(addresses);
         commands.put("format", Storage::format);
+        new Groups(brokers).offer(commands);
+        new Records(brokers).offer(commands);
         new Topics(brokers).offer(commands);
+        new Users(brokers).offer(commands);
     }
 
     public static void main(String[] addresses) throws Exception {

@@ -1,23 +1,27 @@
 //! A real Apache Kafka cluster on loopback, for the length of a test process.
 //!
 //! Brokers run as JVMs from Maven's jars, so a machine needs a JDK (17 or later) and Maven, and the first run the network
-//! ([`cache`](self) folder: `$KEYLANE_CACHE`, `$XDG_CACHE_HOME/keylane` or `~/.cache/keylane`). No broker outlives the test
-//! process, however it ends.
+//! (kept in `$KEYLANE_CACHE`, `$XDG_CACHE_HOME/keylane` or `~/.cache/keylane`). No broker outlives the test process, however it
+//! ends.
 //!
 //! A change that a function here makes has reached every broker that runs when it returns.
 
 mod cache;
+mod groups;
 mod limit;
 mod options;
 mod ports;
 mod process;
+mod records;
+mod tls;
 mod tool;
 mod topics;
+mod users;
 
 use std::{
     collections::BTreeSet,
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
@@ -26,12 +30,15 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+pub use groups::{Claim, Committed, Group, Member, Outcome};
 pub use options::Options;
+pub use records::{Produce, Produced, Record, Transaction};
 pub use topics::Offsets;
 
 use limit::Limit;
-use options::Ports;
+use options::{PASSWORD, Ports, Security, USER};
 use process::Process;
+use tls::Certificates;
 use tool::Tool;
 
 /// How long anything here is waited for at most: an idle machine needs 10 s for a start, a busy one several times that.
@@ -46,7 +53,21 @@ pub struct Cluster {
     tool: Tool,
     bootstrap: String,
     class_path: String,
+    login: Option<Login>,
     _root: tempfile::TempDir,
+}
+
+/// What a client needs to log in to a [secured](Options::secured) cluster.
+#[derive(Clone, Debug)]
+pub struct Login {
+    /// The certificate of the brokers' authority, PEM.
+    pub ca: PathBuf,
+    /// A certificate of another authority, PEM: with it, no broker is trusted.
+    pub other_ca: PathBuf,
+    /// A user that both SCRAM-SHA-256 and PLAIN know, by the same password at first.
+    pub user: String,
+    /// That user's password.
+    pub password: String,
 }
 
 struct Node {
@@ -94,24 +115,38 @@ impl Cluster {
         let ports = ports::free(3 * options.brokers)?;
         let ports: Vec<_> = ports.chunks(3).map(|p| Ports { client: p[0], internal: p[1], controller: p[2] }).collect();
         let internal: Vec<_> = ports.iter().map(Ports::internal_address).collect();
-        let tool = Tool::start(class_path, &internal, root.path())?;
-
-        let mut nodes = Vec::new();
-        for (index, &ports_here) in ports.iter().enumerate() {
-            let folder = root.path().join(format!("broker-{}", index + 1));
-            fs::create_dir(&folder)?;
-            fs::write(folder.join("properties"), options.configuration(index, &ports, &folder.join("data")))?;
-            nodes.push(Node { folder, ports: ports_here, state: Mutex::new(State::Killed) });
+        let nodes: Vec<_> =
+            ports.iter().enumerate().map(|(index, &ports)| Node::new(root.path(), index, ports)).collect();
+        for node in &nodes {
+            fs::create_dir(&node.folder)?;
         }
+        // In a broker's folder, which is removed however the test process ends.
+        let first = &nodes[0].folder;
+        let certificates = match options.security {
+            Security::Plaintext => None,
+            Security::Secured | Security::Authorized => Some(Certificates::make(first)?),
+        };
+        for (index, node) in nodes.iter().enumerate() {
+            let configuration = options.configuration(index, &ports, &node.folder.join("data"), certificates.as_ref());
+            fs::write(node.configuration(), configuration)?;
+        }
+        let tool = Tool::start(class_path, &internal, first.join("tool.log"))?;
         let configs: Vec<_> = nodes.iter().map(Node::configuration).collect();
+        let login = certificates.map(|Certificates { ca, other_ca, .. }| Login {
+            ca,
+            other_ca,
+            user: USER.into(),
+            password: PASSWORD.into(),
+        });
+        let scram = login.iter().map(|l| format!("SCRAM-SHA-256=[name={},password={}]", l.user, l.password));
         // Never a leading dash, which would be taken for a flag.
         let id = format!("K{}", std::iter::repeat_with(fastrand::alphanumeric).take(20).collect::<String>() + "A");
-        tool.ask("format", json!({ "configs": configs, "cluster": id, "scram": [] }), LIMIT)?;
+        tool.ask("format", json!({ "configs": configs, "cluster": id, "scram": scram.collect::<Vec<_>>() }), LIMIT)?;
         for node in &nodes {
             *node.state() = State::Running(node.run(class_path)?);
         }
         let addresses: Vec<_> = ports.iter().map(|p| format!("127.0.0.1:{}", p.client)).collect();
-        Ok(Self { nodes, tool, bootstrap: addresses.join(","), class_path: class_path.into(), _root: root })
+        Ok(Self { nodes, tool, bootstrap: addresses.join(","), class_path: class_path.into(), login, _root: root })
     }
 
     /// Waits; no, when a port was taken by someone else.
@@ -148,6 +183,11 @@ impl Cluster {
     /// `127.0.0.1:PORT` of every broker, separated by commas.
     pub fn bootstrap(&self) -> &str {
         &self.bootstrap
+    }
+
+    /// How to log in; none on a plain cluster.
+    pub fn login(&self) -> Option<&Login> {
+        self.login.as_ref()
     }
 
     /// How many brokers it has, also killed ones.
@@ -197,8 +237,9 @@ impl Cluster {
         }
     }
 
-    /// Starts a killed broker again (kills one that runs), with its data and ports, and waits until it answers and its
-    /// replicas are in sync.
+    /// Starts a killed broker again (kills one that runs), with its data and ports, and waits until it answers and all
+    /// replicas are in sync. The controller takes it back only when the session of its earlier life has ended, so this
+    /// takes 9 s at least, or `broker.session.timeout.ms`.
     pub fn restart(&self, index: usize) -> Result<()> {
         if !matches!(*self.nodes[index].state(), State::Killed) {
             self.kill(index)?;
@@ -240,6 +281,10 @@ impl Cluster {
 }
 
 impl Node {
+    fn new(root: &Path, index: usize, ports: Ports) -> Self {
+        Self { folder: root.join(format!("broker-{}", index + 1)), ports, state: Mutex::new(State::Killed) }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -15,15 +15,18 @@ use anyhow::{Context as _, Result, bail};
 const POM: &str = include_str!("../../kafka/pom.xml");
 
 /// The side tool's sources, by file name.
-const TOOL: [(&str, &str); 4] = [
+const TOOL: [(&str, &str); 7] = [
     ("Brokers.java", include_str!("../../kafka/Brokers.java")),
+    ("Groups.java", include_str!("../../kafka/Groups.java")),
+    ("Records.java", include_str!("../../kafka/Records.java")),
     ("Storage.java", include_str!("../../kafka/Storage.java")),
     ("Tool.java", include_str!("../../kafka/Tool.java")),
     ("Topics.java", include_str!("../../kafka/Topics.java")),
+    ("Users.java", include_str!("../../kafka/Users.java")),
 ];
 
 const MAVEN: &str = "install Maven (Debian: apt-get install maven)";
-const JAVA: &str = "install a JDK, 17 or later (Debian: apt-get install openjdk-17-jdk-headless)";
+const JAVA: &str = "install a JDK, 17 or later (Debian: apt-get install default-jdk-headless)";
 
 /// The class path with Kafka and the side tool.
 pub(super) fn class_path() -> Result<String> {
@@ -94,4 +97,31 @@ fn run(command: &mut Command, what: &str, remedy: &str) -> Result<()> {
         bail!("cannot {what}: {program} failed; if it is too old, {remedy}\n{}", String::from_utf8_lossy(&said));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_with_the_remedy() {
+        let error = run(&mut Command::new("no-such-mvn"), "fetch Kafka's jars", MAVEN).unwrap_err().to_string();
+        assert_eq!(error, format!("cannot fetch Kafka's jars: 'no-such-mvn' is not here: {MAVEN}"));
+    }
+
+    #[test]
+    fn only_what_is_whole_is_kept_and_made_once() {
+        let cache = tempfile::tempdir().unwrap();
+        let interrupted = made(cache.path(), "thing", b"source", |new| {
+            fs::write(new.join("half"), "")?;
+            bail!("interrupted")
+        });
+        assert_eq!(interrupted.unwrap_err().to_string(), "interrupted");
+        assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 0);
+
+        let place = made(cache.path(), "thing", b"source", |new| Ok(fs::write(new.join("whole"), "")?)).unwrap();
+        assert!(place.join("whole").exists());
+        assert_eq!(made(cache.path(), "thing", b"source", |_| bail!("made twice")).unwrap(), place);
+        assert_ne!(made(cache.path(), "thing", b"another", |_| Ok(())).unwrap(), place);
+    }
 }

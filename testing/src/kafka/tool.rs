@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     fs::File,
     io::{BufRead as _, BufReader, Write as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::{
         Arc, Mutex, PoisonError,
@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
 /// On top of a command's own limit, so that the tool's error, which knows more, comes first.
@@ -33,11 +33,10 @@ pub(super) struct Tool {
 
 impl Tool {
     /// For brokers with these internal addresses.
-    pub(super) fn start(class_path: &str, addresses: &[String], folder: &Path) -> Result<Self> {
-        let log = folder.join("tool.log");
+    pub(super) fn start(class_path: &str, addresses: &[String], log: PathBuf) -> Result<Self> {
         let mut java = Command::new("java");
-        java.args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path, "Tool"])
-            .args(addresses);
+        java.args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
+        java.args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", class_path, "Tool"]).args(addresses);
         java.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(&log)?);
         let mut child = java.spawn().context("cannot start java")?;
         let input = Mutex::new(child.stdin.take().context("its input is piped")?);
@@ -90,7 +89,19 @@ impl Drop for Tool {
     }
 }
 
-/// A field of an answer.
-pub(super) fn number(value: &Value) -> Result<i64> {
-    value.as_i64().ok_or_else(|| anyhow!("a number was expected: {value}"))
+/// A number in an answer.
+pub(super) fn number<N: TryFrom<i64>>(value: &Value) -> Result<N> {
+    let number = value.as_i64().and_then(|number| N::try_from(number).ok());
+    number.with_context(|| format!("the tool answered {value} where a number belongs"))
+}
+
+/// A text in an answer.
+pub(super) fn text(value: &Value) -> Result<String> {
+    value.as_str().map(str::to_owned).with_context(|| format!("the tool answered {value} where a text belongs"))
+}
+
+/// A list in an answer.
+pub(super) fn list<T>(value: &Value, element: impl Fn(&Value) -> Result<T>) -> Result<Vec<T>> {
+    let found = value.as_array().with_context(|| format!("the tool answered {value} where a list belongs"))?;
+    found.iter().map(element).collect()
 }

@@ -1,9 +1,9 @@
 //! Topics of a cluster.
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use serde_json::json;
 
-use super::{Cluster, tool::number};
+use super::{Cluster, tool};
 
 /// Where a partition starts and ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,13 +39,13 @@ impl Cluster {
     /// Deletes a partition's records below an offset, and returns where it starts now.
     pub fn delete_records(&self, topic: &str, partition: i32, before: i64) -> Result<i64> {
         let question = json!({ "topic": topic, "partition": partition, "before": before });
-        number(&self.ask("delete_records", question)?)
+        tool::number(&self.ask("delete_records", question)?)
     }
 
     /// The first offset and the end of each partition, in order of the partitions.
     pub fn list_offsets(&self, topic: &str) -> Result<Vec<Offsets>> {
-        let found = self.ask("list_offsets", json!({ "topic": topic }))?;
-        let partitions = found.as_array().context("a list was expected")?;
-        partitions.iter().map(|p| Ok(Offsets { start: number(&p["start"])?, end: number(&p["end"])? })).collect()
+        tool::list(&self.ask("list_offsets", json!({ "topic": topic }))?, |partition| {
+            Ok(Offsets { start: tool::number(&partition["start"])?, end: tool::number(&partition["end"])? })
+        })
     }
 }

@@ -1,0 +1,43 @@
+//! Certificates made for one cluster.
+
+use std::{fs, path::Path, path::PathBuf};
+
+use anyhow::{Context as _, Result};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+
+/// Where the cluster's certificates are.
+pub(super) struct Certificates {
+    /// The certificate of the authority that signed the brokers', as PEM.
+    pub(super) ca: PathBuf,
+    /// Of one that signed nothing here.
+    pub(super) other_ca: PathBuf,
+    /// The brokers' private key and certificate, as PEM in one file.
+    pub(super) key_store: PathBuf,
+}
+
+impl Certificates {
+    /// Makes them, for brokers on 127.0.0.1.
+    pub(super) fn make(folder: &Path) -> Result<Self> {
+        let files = Self {
+            ca: folder.join("ca.pem"),
+            other_ca: folder.join("other-ca.pem"),
+            key_store: folder.join("broker.pem"),
+        };
+        let issuer = authority(&files.ca)?;
+        authority(&files.other_ca)?;
+        let key = KeyPair::generate()?;
+        let broker = CertificateParams::new(["127.0.0.1".into(), "localhost".into()])?.signed_by(&key, &issuer)?;
+        fs::write(&files.key_store, key.serialize_pem() + &broker.pem()).context("cannot write the brokers' key")?;
+        Ok(files)
+    }
+}
+
+fn authority(file: &Path) -> Result<Issuer<'static, KeyPair>> {
+    let mut params = CertificateParams::new([])?;
+    params.distinguished_name.push(DnType::CommonName, "Keylane's tests");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    let key = KeyPair::generate()?;
+    fs::write(file, params.self_signed(&key)?.pem()).context("cannot write a CA certificate")?;
+    Ok(Issuer::new(params, key))
+}
