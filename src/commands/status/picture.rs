@@ -1,13 +1,13 @@
 //! One look at group, store and log together. It opens, reads and writes nothing down.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::ControlFlow};
 
 use keylane_consumer::{
     group::GroupWatch,
-    store::{RefusedWrites, StoppedKey, sqlite::SqliteStore},
+    store::{Progress, RefusedWrites, StoppedKey, sqlite::SqliteStore},
     view::{self, Seen},
 };
-use keylane_producer::{GroupName, Log, Partition, QueueIdentity, Timestamp};
+use keylane_producer::{GroupName, Log, Offset, Partition, QueueIdentity, Timestamp, log::Bounds};
 use keylane_sidecar::{PartitionState, Snapshot};
 
 use crate::{
@@ -52,7 +52,9 @@ impl Eye {
         // The ends last: they can only be further than what is done.
         let mut bounds = BTreeMap::new();
         for partition in self.queue.partitions.all() {
-            bounds.insert(partition, self.log.bounds(&self.queue, partition)?);
+            let row = store.iter().flatten().find(|row| row.partition == partition);
+            let committed = members.committed.get(&partition).copied().flatten();
+            bounds.insert(partition, self.bounds(partition, row.map(|row| &row.done), committed)?);
         }
         let at = Timestamp::now();
         let snapshot = view::of_group(&Seen {
@@ -71,6 +73,31 @@ impl Eye {
             picture.quarantined.extend((row.quarantined > 0).then_some((row.partition, row.quarantined)));
         }
         Ok(picture)
+    }
+}
+
+/// A partition that seems to have no more than so many jobs left is looked through: they may be none.
+const FEW: u64 = 64;
+
+impl Eye {
+    /// Where the partition's jobs begin and end. The log may end with markers of transactions, which are no jobs.
+    fn bounds(
+        &mut self,
+        partition: Partition,
+        done: Option<&Progress>,
+        committed: Option<Offset>,
+    ) -> Result<Bounds, Failure> {
+        let mut bounds = self.log.bounds(&self.queue, partition)?;
+        if matches!(view::unfinished(Some(bounds), done, committed), Some(1..=FEW)) {
+            let from = Offset(bounds.end.0.saturating_sub(FEW)).max(bounds.start);
+            let mut end = from;
+            self.log.keys(&self.queue, partition, from, &mut |offset, _| {
+                end = offset.next();
+                ControlFlow::Continue(())
+            })?;
+            bounds.end = end;
+        }
+        Ok(bounds)
     }
 }
 
