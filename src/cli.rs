@@ -33,7 +33,7 @@ use crate::{
 pub(crate) use bench::{BenchArgs, BenchCommand, Figure, LocalArgs};
 pub(crate) use demo::{DemoArgs, DemoWorkerArgs};
 pub(crate) use enqueue::{EnqueueArgs, InputFormat};
-pub(crate) use fence::{FenceArgs, FenceCommand, ShowArgs};
+pub(crate) use fence::{FenceArgs, FenceCommand, ResetArgs, ShowArgs};
 pub(crate) use queue::{CreateArgs, DescribeArgs, QueueArgs, QueueCommand};
 pub(crate) use results::ResultsArgs;
 pub(crate) use retry::RetryArgs;
@@ -59,7 +59,7 @@ Looking and steering:
   status       Who holds what, what stands still, what waits
   results      Read what jobs left, as NDJSON
   retry        Let stopped keys go on
-  fence        Show who claimed each partition in the store
+  fence        Show who claimed each partition in the store; reset it
 
 This program:
   bench        Measure it on this machine
@@ -110,7 +110,7 @@ pub(crate) enum Command {
     Results(ResultsArgs),
     /// Let stopped keys go on
     Retry(RetryArgs),
-    /// Look at the fence: who claimed each partition in the store
+    /// Look at the fence: who claimed each partition in the store; reset it
     Fence(FenceArgs),
     /// Run jobs: own partitions, call a program for each job, write its result under the fence
     Work(Box<WorkArgs>),

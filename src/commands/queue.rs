@@ -1,9 +1,7 @@
 //! `keylane queue`: create, describe, list.
 
 use keylane_producer::{
-    Error, Log, QueueIdentity, QueueName, QueueSpec, Retention,
-    log::QueueDescription,
-    queue::Replication,
+    Error, Log, QueueIdentity, QueueName, QueueSpec, Retention, log::QueueDescription, queue::Replication,
 };
 use serde::Serialize;
 

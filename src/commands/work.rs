@@ -16,9 +16,7 @@ use std::sync::{
 };
 
 use keylane_consumer::{
-    Handler, Parts, Summary, Worker, WorkerHandle, WorkerSettings,
-    clock::Clock,
-    handler::child::ChildHandler,
+    Handler, Parts, Summary, Worker, WorkerHandle, WorkerSettings, clock::Clock, handler::child::ChildHandler,
     store::sqlite::SqliteStore,
 };
 use keylane_producer::Log;
@@ -37,7 +35,9 @@ pub(crate) fn run(args: &WorkArgs, global: &Global, output: &mut Output) -> Resu
     let settings = settings::from_flags(args)?;
     let reporter = Reporter::new(global, &settings.name);
     let summary = match args.builtin {
-        Some(Builtin::Print) => work(builtin::Print { limit: settings.job_limit }, settings, args.assignor, global, reporter)?,
+        Some(Builtin::Print) => {
+            work(builtin::Print { limit: settings.job_limit }, settings, args.assignor, global, reporter)?
+        }
         Some(Builtin::Discard) => work(builtin::Discard, settings, args.assignor, global, reporter)?,
         None => {
             let handler = ChildHandler::new(settings::child(args)?)?;

@@ -59,7 +59,9 @@ impl KafkaGroupReader {
                     if clock.now() < until
                         && matches!(
                             error.rdkafka_error_code(),
-                            Some(Code::NotCoordinator | Code::CoordinatorNotAvailable | Code::CoordinatorLoadInProgress)
+                            Some(
+                                Code::NotCoordinator | Code::CoordinatorNotAvailable | Code::CoordinatorLoadInProgress
+                            )
                         ) =>
                 {
                     std::thread::park_timeout(AGAIN);

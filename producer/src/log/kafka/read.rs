@@ -23,6 +23,9 @@ const GROUP: &str = "keylane-reader";
 /// Records between two that are wanted which are cheaper to read over than to ask for the second one anew.
 const READ_OVER: u64 = 256;
 
+/// With something to read there is an answer long before.
+const SILENCE: Duration = Duration::from_secs(3);
+
 /// One wait for a message.
 const TURN: Duration = Duration::from_millis(100);
 
@@ -118,6 +121,7 @@ impl Reader {
         // An end that the client tells of is one it came to after it was asked to stand there.
         let mut asked_anew = false;
         let mut heard = kafka::now();
+        let mut sent_again = 0;
         let what = format!("cannot read partition {partition} of queue '{topic}'");
         while page.next < bounds.end {
             let here = Stand { topic: topic.into(), partition, next: page.next };
@@ -151,6 +155,11 @@ impl Reader {
                 None if heard.elapsed() > PATIENCE => {
                     let error = KafkaError::MessageConsumption(RDKafkaErrorCode::OperationTimedOut);
                     return Err(self.context().explain(what, &error));
+                }
+                // A consumer that was sent from one partition to another was seen to stay silent: it is sent again.
+                None if heard.elapsed() > SILENCE * (1 + sent_again) => {
+                    sent_again += 1;
+                    self.stands = None;
                 }
                 None => {}
             }

@@ -21,7 +21,8 @@ use crate::{
     kafka::{KafkaContext, KafkaSettings},
     log::QueueDescription,
     queue::{
-        GroupName, Incarnation, KeyHash, QueueIdentity, QueueName, QueueSpec, Replication, Retention, already_there, not_there,
+        GroupName, Incarnation, KeyHash, QueueIdentity, QueueName, QueueSpec, Replication, Retention, already_there,
+        not_there,
     },
 };
 
