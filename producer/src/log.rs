@@ -23,6 +23,9 @@ pub mod local;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 
+/// Gets the offset and key of a record, and says whether to go on.
+pub type EachKey<'a> = &'a mut dyn FnMut(Offset, Option<&[u8]>) -> ControlFlow<()>;
+
 /// A connection to a broker's queues. One thread uses it at a time; open several for several threads.
 pub trait Log: Send {
     /// Makes a queue.
@@ -94,7 +97,7 @@ pub trait Log: Send {
         queue: &QueueIdentity,
         partition: Partition,
         from: Offset,
-        each: &mut dyn FnMut(Offset, Option<&[u8]>) -> ControlFlow<()>,
+        each: EachKey<'_>,
     ) -> Result<(), Error> {
         let end = self.bounds(queue, partition)?.end;
         let mut from = from;
@@ -171,7 +174,7 @@ impl Log for Box<dyn Log> {
         queue: &QueueIdentity,
         partition: Partition,
         from: Offset,
-        each: &mut dyn FnMut(Offset, Option<&[u8]>) -> ControlFlow<()>,
+        each: EachKey<'_>,
     ) -> Result<(), Error> {
         (**self).keys(queue, partition, from, each)
     }

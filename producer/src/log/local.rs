@@ -18,14 +18,14 @@
 //! The group adapter keeps its own tables in the same file. It finds the queue's id with [`LocalLog::queue_id`], writes
 //! `keylane_finished` on a connection of its own, and reads records with a [`LocalLog`] of its own.
 
-use std::{ops::ControlFlow, path::Path};
+use std::path::Path;
 
 use rusqlite::Connection;
 
 use crate::{
     enqueue::Receipt,
     error::Error,
-    log::{AppendError, Bounds, Checkpoint, Log, Page, QueueDescription, ReadLimit},
+    log::{AppendError, Bounds, Checkpoint, EachKey, Log, Page, QueueDescription, ReadLimit},
     partition::{Offset, Partition},
     queue::{QueueIdentity, QueueName, QueueSpec},
     record::{Record, StoredRecord},
@@ -134,7 +134,7 @@ impl Log for LocalLog {
         queue: &QueueIdentity,
         partition: Partition,
         from: Offset,
-        each: &mut dyn FnMut(Offset, Option<&[u8]>) -> ControlFlow<()>,
+        each: EachKey<'_>,
     ) -> Result<(), Error> {
         // Reads no payload.
         let table = self.table(queue, partition)?;

@@ -9,7 +9,7 @@ use keylane_producer::{
         KafkaContext, KafkaSettings,
         rdkafka::{
             error::{KafkaError, RDKafkaErrorCode},
-            groups::GroupList,
+            groups::{GroupInfo, GroupList},
         },
     },
 };
@@ -74,7 +74,8 @@ impl KafkaGroupReader {
     fn members(&self) -> Result<Vec<MemberOverview>, KafkaError> {
         let told = self.group_list()?;
         let mut members = Vec::new();
-        for member in told.groups().iter().filter(|g| g.name() == self.group.as_str()).flat_map(|g| g.members()) {
+        let ours = told.groups().iter().filter(|group| group.name() == self.group.as_str());
+        for member in ours.flat_map(GroupInfo::members) {
             let given = member.assignment().and_then(|bytes| partitions(bytes, self.queue.name.as_str()));
             let mut partitions = given.unwrap_or_default();
             partitions.sort_unstable();
