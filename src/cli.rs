@@ -30,7 +30,7 @@ use crate::{
     telemetry::LogFormat,
 };
 
-pub(crate) use bench::{BenchArgs, BenchCommand, Figure, LocalArgs};
+pub(crate) use bench::{BenchArgs, BenchCommand, Figure, KafkaArgs, KafkaFigure, LocalArgs};
 pub(crate) use demo::{DemoArgs, DemoWorkerArgs};
 pub(crate) use enqueue::{EnqueueArgs, InputFormat};
 pub(crate) use fence::{FenceArgs, FenceCommand, ResetArgs, ShowArgs};
