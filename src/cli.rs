@@ -19,25 +19,28 @@ use std::io;
 
 use clap::{Args, Parser, Subcommand, builder::FalseyValueParser};
 use clap_complete::Shell;
-use keylane_producer::{GroupName, QueueName};
+use keylane_producer::{
+    GroupName, QueueName,
+    kafka::{KafkaServers, KafkaSettings, PropertySource},
+};
 
 use crate::{
-    exit::CODES_HELP,
+    exit::{CODES_HELP, Code, Failure},
     output::{Color, Format, Style},
     telemetry::LogFormat,
 };
 
-pub(crate) use bench::{BenchArgs, BenchCommand, Figure, LocalArgs};
+pub(crate) use bench::{BenchArgs, BenchCommand, Figure, KafkaArgs, KafkaFigure, LocalArgs};
 pub(crate) use demo::{DemoArgs, DemoWorkerArgs};
 pub(crate) use enqueue::{EnqueueArgs, InputFormat};
-pub(crate) use fence::{FenceArgs, FenceCommand, ShowArgs};
+pub(crate) use fence::{FenceArgs, FenceCommand, ResetArgs, ShowArgs};
 pub(crate) use queue::{CreateArgs, DescribeArgs, QueueArgs, QueueCommand};
 pub(crate) use results::ResultsArgs;
 pub(crate) use retry::RetryArgs;
 pub(crate) use status::StatusArgs;
 pub(crate) use units::{bytes_text, duration_text};
 pub(crate) use url::{BrokerUrl, StoreUrl};
-pub(crate) use work::{Builtin, WorkArgs};
+pub(crate) use work::{Builtin, MoveBy, WorkArgs};
 
 /// What `--broker` is if nobody says anything.
 pub(crate) const DEFAULT_BROKER: &str = "sqlite:keylane.db";
@@ -56,7 +59,7 @@ Looking and steering:
   status       Who holds what, what stands still, what waits
   results      Read what jobs left, as NDJSON
   retry        Let stopped keys go on
-  fence        Show who claimed each partition in the store
+  fence        Show who claimed each partition in the store; reset it
 
 This program:
   bench        Measure it on this machine
@@ -107,7 +110,7 @@ pub(crate) enum Command {
     Results(ResultsArgs),
     /// Let stopped keys go on
     Retry(RetryArgs),
-    /// Look at the fence: who claimed each partition in the store
+    /// Look at the fence: who claimed each partition in the store; reset it
     Fence(FenceArgs),
     /// Run jobs: own partitions, call a program for each job, write its result under the fence
     Work(Box<WorkArgs>),
@@ -126,18 +129,18 @@ pub(crate) struct CompletionsArgs {
 }
 
 /// What every command understands.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
-    /// Where queues are kept: sqlite:FILE
+    /// Where queues are kept: sqlite:FILE or kafka://HOST:PORT,...
     #[arg(long, global = true, env = "KEYLANE_BROKER", hide_env_values = true, value_name = "URL")]
     #[arg(default_value = DEFAULT_BROKER, value_parser = parsed::<BrokerUrl>)]
     pub(crate) broker: BrokerUrl,
 
-    /// Where effects are written: sqlite:FILE [default: the broker's file]
+    /// Where effects are written: sqlite:FILE [default: the broker's file; with Kafka there is none]
     #[arg(long, global = true, env = "KEYLANE_STORE", hide_env_values = true, value_name = "URL")]
     #[arg(value_parser = parsed::<StoreUrl>)]
-    store: Option<StoreUrl>,
+    pub(crate) store: Option<StoreUrl>,
 
     /// The queue
     #[arg(long, global = true, env = "KEYLANE_QUEUE", hide_env_values = true, value_name = "NAME")]
@@ -148,6 +151,15 @@ pub(crate) struct Global {
     #[arg(long, global = true, env = "KEYLANE_GROUP", hide_env_values = true, value_name = "NAME")]
     #[arg(default_value = "workers", value_parser = parsed::<GroupName>)]
     pub(crate) group: GroupName,
+
+    /// A librdkafka property, as NAME=VALUE; a value file:PATH or env:NAME is read from there, secrets always
+    #[arg(long, global = true, env = "KEYLANE_KAFKA_PROPERTY", hide_env_values = true, value_name = "NAME=VALUE")]
+    #[arg(action = clap::ArgAction::Append, value_delimiter = '\n')]
+    kafka_property: Vec<String>,
+
+    /// A file of such properties, one a line
+    #[arg(long, global = true, env = "KEYLANE_KAFKA_PROPERTIES", hide_env_values = true, value_name = "FILE")]
+    kafka_properties: Option<std::path::PathBuf>,
 
     /// How results and errors are printed: text or json
     #[arg(
@@ -202,9 +214,35 @@ pub(crate) struct Global {
 
 impl Global {
     /// The store that was named, or the broker's file.
-    pub(crate) fn store(&self) -> StoreUrl {
-        let BrokerUrl::Sqlite(file) = &self.broker;
-        self.store.clone().unwrap_or_else(|| StoreUrl::Sqlite(file.clone()))
+    pub(crate) fn store(&self) -> Result<StoreUrl, Failure> {
+        match (&self.store, &self.broker) {
+            (Some(store), _) => Ok(store.clone()),
+            (None, BrokerUrl::Sqlite(file)) => Ok(StoreUrl::Sqlite(file.clone())),
+            (None, BrokerUrl::Kafka(_)) => Err(Failure::new(
+                Code::Usage,
+                "no store is named: with Kafka as the broker, all workers of a group must share one",
+            )
+            .remedy("name it with --store or KEYLANE_STORE; sqlite:FILE does for the workers of one machine")),
+        }
+    }
+
+    /// How the brokers at this address are reached.
+    pub(crate) fn kafka(&self, servers: &KafkaServers) -> Result<KafkaSettings, Failure> {
+        let mut settings = KafkaSettings::new(servers.clone());
+        if let Some(file) = &self.kafka_properties {
+            settings.set_from_file(file)?;
+        }
+        for property in &self.kafka_property {
+            settings.set(property, PropertySource::Flag)?;
+        }
+        Ok(settings)
+    }
+
+    /// The arguments that mean the same brokers, for a process of ours. Secrets stay where they are: they are references.
+    pub(crate) fn kafka_args(&self) -> Vec<std::ffi::OsString> {
+        let file = self.kafka_properties.iter().flat_map(|file| ["--kafka-properties".into(), file.into()]);
+        let one = |property: &String| ["--kafka-property".into(), property.into()];
+        file.chain(self.kafka_property.iter().flat_map(one)).collect()
     }
 
     /// How errors look.

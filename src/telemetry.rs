@@ -38,7 +38,7 @@ pub(crate) fn start(global: &Global) {
     };
     tracing::debug!(
         broker = %global.broker,
-        store = %global.store(),
+        store = global.store().map_or_else(|_| String::new(), |store| store.to_string()),
         queue = %global.queue,
         group = %global.group,
         terminal = io::stderr().is_terminal(),

@@ -13,7 +13,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use keylane_producer::{Offset, Partition, StoredRecord};
+use keylane_producer::{Offset, Partition, StoredRecord, log::Bounds};
 
 use crate::{
     error::Error,
@@ -69,6 +69,55 @@ pub trait GroupControl: Send + Sync {
     /// # Errors
     /// [`Error::Unavailable`].
     fn committed(&self, partitions: &[Partition]) -> Result<BTreeMap<Partition, Option<Offset>>, Error>;
+}
+
+/// Looking at a group without touching it: nothing of it changes, nobody is expelled, no session is restarted.
+pub trait GroupWatch: Send {
+    /// What the group looks like now.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if the queue is gone; [`Error::Unavailable`], [`Error::Refused`], [`Error::Corrupt`].
+    fn overview(&mut self) -> Result<Overview, Error>;
+}
+
+/// A group as people see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overview {
+    /// In the order of joining, if the group tells it.
+    pub members: Vec<MemberOverview>,
+    /// For each partition of the queue: the next offset that its owner must look at; `None` before the first commit.
+    pub committed: BTreeMap<Partition, Option<Offset>>,
+}
+
+impl Overview {
+    /// Whether nothing is left to do, given what the log says and was asked after the group: every partition is committed
+    /// up to its end. For `--until-empty`.
+    pub fn is_finished(&self, mut bounds: impl FnMut(Partition) -> Option<Bounds>) -> bool {
+        self.committed.iter().all(|(&partition, committed)| {
+            bounds(partition).is_some_and(|bounds| committed.unwrap_or(bounds.start).max(bounds.start) >= bounds.end)
+        })
+    }
+}
+
+/// One member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberOverview {
+    /// Its display name.
+    pub worker: Box<str>,
+    /// How long it has been a member; `None`: not known (it joined before the machine was started, or Kafka).
+    pub member_for: Option<Duration>,
+    /// Its session ran out, and the next poll of any member expels it. A Kafka group expels by itself, so never there.
+    pub expired: bool,
+    /// How long until its session runs out if it gives no sign of life; `None`: it has, or is not told.
+    pub session_left: Option<Duration>,
+    /// How long its session is without a sign of life; `None`: not told.
+    pub session: Option<Duration>,
+    /// Since the group last knew it alive; at least that long if it was in an earlier boot of the machine.
+    pub silent_for: Duration,
+    /// What it owns, ascending.
+    pub partitions: Vec<Partition>,
+    /// Which of them it was asked to release, if the group tells.
+    pub revoking: Vec<Partition>,
 }
 
 /// What a poll can tell.

@@ -14,7 +14,9 @@
 //! 5. **Markers stay small**: ranges of offsets, joined below the watermark.
 
 use bytes::Bytes;
-use keylane_producer::{Attempt, GroupName, Job, JobId, JobKey, Offset, Partition, QueueIdentity, Timestamp};
+use keylane_producer::{
+    Attempt, GroupName, Job, JobId, JobKey, Offset, Partition, PartitionCount, QueueIdentity, Timestamp,
+};
 use std::sync::Arc;
 
 use crate::{
@@ -46,6 +48,11 @@ pub trait FencedStore: Clone + Send + Sync + 'static {
 
 /// One connection to the store, bound to a queue and group.
 pub trait StoreSession<S: FencedStore>: Send {
+    /// Partition counts that the queue had before an operator accepted more: jobs of that time lie where they say.
+    fn former_counts(&self) -> Vec<PartitionCount> {
+        Vec::new()
+    }
+
     /// Raises the partition's row to this claimant and reads what is done. Safe to call again with the same candidate
     /// when the answer was lost.
     ///

@@ -21,7 +21,7 @@ use keylane_sidecar::{
 };
 
 use crate::{
-    group::local::{MemberOverview, Overview},
+    group::{MemberOverview, Overview},
     store::{PartitionOverview, Progress},
 };
 
@@ -111,7 +111,7 @@ fn partition(seen: &Seen<'_>, partition: Partition) -> PartitionView {
             PartitionState::Expired => owner.map(|owner| rfc3339(ran_out(seen, owner))),
             _ => None,
         },
-        session_remaining_ms: owner.map(|owner| owner.session_left.map_or(0, ms)),
+        session_remaining_ms: owner.and_then(session_left),
         lag: lag(seen, partition, row),
         last_completed_at: None,
         jobs_in_flight: None,
@@ -123,7 +123,7 @@ fn partition(seen: &Seen<'_>, partition: Partition) -> PartitionView {
 fn state(owner: Option<&MemberOverview>, partition: Partition) -> PartitionState {
     match owner {
         None => PartitionState::Absent,
-        Some(owner) if owner.session_left.is_none() => PartitionState::Expired,
+        Some(owner) if owner.expired => PartitionState::Expired,
         Some(owner) if owner.revoking.contains(&partition) => PartitionState::Draining,
         Some(_) => PartitionState::Held,
     }
@@ -138,7 +138,7 @@ fn lag(seen: &Seen<'_>, partition: Partition, row: Option<&PartitionOverview>) -
 }
 
 fn worker(seen: &Seen<'_>, member: &MemberOverview) -> WorkerView {
-    let alive = member.session_left.is_some();
+    let alive = !member.expired;
     let since = if alive { member.member_for.map(|d| before(seen.at, d)) } else { Some(ran_out(seen, member)) };
     WorkerView {
         worker: name(&member.worker),
@@ -155,16 +155,21 @@ fn worker(seen: &Seen<'_>, member: &MemberOverview) -> WorkerView {
         partitions_held: Some(if alive { u32::try_from(member.partitions.len()).unwrap_or(u32::MAX) } else { 0 }),
         jobs_in_flight: None,
         session: WorkerSession {
-            timeout_ms: Some(ms(member.session).max(1)),
-            remaining_ms: Some(member.session_left.map_or(0, ms)),
+            timeout_ms: member.session.map(|session| ms(session).max(1)),
+            remaining_ms: session_left(member),
             basis: "heartbeat",
         },
     }
 }
 
+/// In ms; `None` if the group does not tell.
+fn session_left(member: &MemberOverview) -> Option<u64> {
+    if member.expired { Some(0) } else { member.session_left.map(ms) }
+}
+
 /// When the member's session ended.
 fn ran_out(seen: &Seen<'_>, member: &MemberOverview) -> Timestamp {
-    before(seen.at, member.silent_for.saturating_sub(member.session))
+    before(seen.at, member.silent_for.saturating_sub(member.session.unwrap_or_default()))
 }
 
 fn before(at: Timestamp, ago: Duration) -> Timestamp {

@@ -16,6 +16,7 @@
 
 mod clerk;
 mod desk;
+mod places;
 mod polling;
 mod prover;
 mod runner;
@@ -36,7 +37,7 @@ use crate::{
     group::Group,
     handler::Handler,
     notice::Notice,
-    store::FencedStore,
+    store::{FencedStore, StoreSession},
 };
 
 /// What a worker runs on.
@@ -134,6 +135,8 @@ impl<S: FencedStore, H: Handler<S>> Worker<S, H> {
         let open = || parts.store.open(&parts.queue, &parts.group_name);
         let (writing, claiming, closing) = (open()?, open()?, open()?);
         let control = parts.group.control();
+        let places =
+            places::Places { count: parts.queue.partitions, former: StoreSession::<S>::former_counts(&writing) };
 
         let runner = runner::Runner::new(&settings, parts.handler, parts.clock.clone())?;
         let clerk = clerk::Clerk::<S>::new(parts.log, claiming, Arc::clone(&control), parts.queue.clone());
@@ -149,7 +152,7 @@ impl<S: FencedStore, H: Handler<S>> Worker<S, H> {
             },
             requests: requests.1,
         };
-        desk::Desk::new(settings, parts.queue, lease, control, runner, Box::new(notices)).run(&mail)
+        desk::Desk::new(settings, places, lease, control, runner, Box::new(notices)).run(&mail)
     }
 }
 

@@ -13,3 +13,10 @@ pub use settings::{KafkaServers, KafkaSettings, PropertySource};
 
 /// What other crates of ours need of the client library, so that one version of it is named in one place.
 pub use rdkafka;
+
+/// For bounds of waiting and for how fresh a reason is: a machine that sleeps meanwhile may wait longer. Nothing of
+/// ownership counts on it.
+#[expect(clippy::disallowed_methods, reason = "no deadline of ownership hangs on it")]
+pub(crate) fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}

@@ -7,6 +7,8 @@
 //! 3. **Records survive byte for byte**: null and empty values and headers, names that are not UTF-8.
 //! 4. **Offsets may have gaps**, and the head may expire; a read says how far it looked, so a gap is not a wait.
 
+use std::ops::ControlFlow;
+
 use crate::{
     enqueue::Receipt,
     error::Error,
@@ -20,6 +22,9 @@ pub mod local;
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+
+/// Gets the offset and key of a record, and says whether to go on.
+pub type EachKey<'a> = &'a mut dyn FnMut(Offset, Option<&[u8]>) -> ControlFlow<()>;
 
 /// A connection to a broker's queues. One thread uses it at a time; open several for several threads.
 pub trait Log: Send {
@@ -83,11 +88,100 @@ pub trait Log: Send {
         offsets: &[Offset],
     ) -> Result<Vec<StoredRecord>, Error>;
 
+    /// Passes the keys of a partition's records from an offset on, in order, until `each` says stop.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    fn keys(
+        &mut self,
+        queue: &QueueIdentity,
+        partition: Partition,
+        from: Offset,
+        each: EachKey<'_>,
+    ) -> Result<(), Error> {
+        let end = self.bounds(queue, partition)?.end;
+        let mut from = from;
+        while from < end {
+            let page = self.read(queue, partition, from, KEYS_AT_ONCE)?;
+            for stored in &page.records {
+                if each(stored.offset, stored.record.key.as_deref()).is_break() {
+                    return Ok(());
+                }
+            }
+            from = page.next;
+        }
+        Ok(())
+    }
+
     /// First offset that is still there, and the one that the next append gets.
     ///
     /// # Errors
     /// As [`Log::read`].
     fn bounds(&mut self, queue: &QueueIdentity, partition: Partition) -> Result<Bounds, Error>;
+}
+
+/// What is read at once for keys.
+const KEYS_AT_ONCE: ReadLimit = ReadLimit { records: 1_000, bytes: 4 << 20 };
+
+/// Whatever the broker is.
+impl Log for Box<dyn Log> {
+    fn create(&mut self, spec: &QueueSpec) -> Result<QueueIdentity, Error> {
+        (**self).create(spec)
+    }
+
+    fn describe(&mut self, queue: &QueueName) -> Result<QueueDescription, Error> {
+        (**self).describe(queue)
+    }
+
+    fn queues(&mut self) -> Result<Vec<QueueName>, Error> {
+        (**self).queues()
+    }
+
+    fn append(
+        &mut self,
+        queue: &QueueIdentity,
+        records: Vec<(Partition, Record)>,
+        checkpoint: Option<&Checkpoint>,
+    ) -> Result<Vec<Receipt>, AppendError> {
+        (**self).append(queue, records, checkpoint)
+    }
+
+    fn checkpoint(&mut self, queue: &QueueIdentity, source: &str) -> Result<Option<Checkpoint>, Error> {
+        (**self).checkpoint(queue, source)
+    }
+
+    fn read(
+        &mut self,
+        queue: &QueueIdentity,
+        partition: Partition,
+        from: Offset,
+        limit: ReadLimit,
+    ) -> Result<Page, Error> {
+        (**self).read(queue, partition, from, limit)
+    }
+
+    fn read_at(
+        &mut self,
+        queue: &QueueIdentity,
+        partition: Partition,
+        offsets: &[Offset],
+    ) -> Result<Vec<StoredRecord>, Error> {
+        (**self).read_at(queue, partition, offsets)
+    }
+
+    fn keys(
+        &mut self,
+        queue: &QueueIdentity,
+        partition: Partition,
+        from: Offset,
+        each: EachKey<'_>,
+    ) -> Result<(), Error> {
+        (**self).keys(queue, partition, from, each)
+    }
+
+    fn bounds(&mut self, queue: &QueueIdentity, partition: Partition) -> Result<Bounds, Error> {
+        (**self).bounds(queue, partition)
+    }
 }
 
 /// What `queue describe` shows.

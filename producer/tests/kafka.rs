@@ -1,5 +1,7 @@
 //! The log's adapter on a real Kafka: the suite of the port, and what only Kafka can do.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
 use keylane_producer::{
     Log,
     kafka::KafkaSettings,

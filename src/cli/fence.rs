@@ -17,6 +17,32 @@ pub(crate) enum FenceCommand {
         keylane fence show -o json | jq '.partitions[] | select(.claimed)'\n\n\
         The store has the last word on who may write. Its numbers stay inside unless --show-token asks for them.")]
     Show(ShowArgs),
+    /// Fence everything older than now, and pin the queue as the broker has it: shows what it would do until --execute
+    #[command(after_help = "Examples:\n  keylane fence reset --why 'group deleted, tickets/4711'\n  \
+        keylane fence reset --why 'group deleted, tickets/4711' --execute\n\n\
+        For when workers say that the fence is ahead (the group began anew), or that the queue is another than the one the\n\
+        store has pinned. It is always safe: whoever wrote before cannot write any more. Workers that run end with an error\n\
+        and must be started again. Each reset is written down: keylane fence log.")]
+    Reset(ResetArgs),
+    /// What was reset, by whom and why
+    #[command(after_help = "Example:\n  keylane fence log -o json")]
+    Log,
+}
+
+/// Arguments of `fence reset`.
+#[derive(Debug, Args)]
+pub(crate) struct ResetArgs {
+    /// The reason, for those who look later
+    #[arg(long, env = "KEYLANE_WHY", hide_env_values = true, value_name = "TEXT")]
+    pub(crate) why: String,
+
+    /// Who does it [default: USER@host]
+    #[arg(long, env = "KEYLANE_WHO", hide_env_values = true, value_name = "NAME")]
+    pub(crate) who: Option<String>,
+
+    /// Do it
+    #[arg(long, env = "KEYLANE_EXECUTE", hide_env_values = true, value_parser = clap::builder::FalseyValueParser::new())]
+    pub(crate) execute: bool,
 }
 
 /// Arguments of `fence show`.

@@ -22,7 +22,8 @@ pub(crate) struct QueueArgs {
 pub(crate) enum QueueCommand {
     /// Make a queue
     #[command(after_help = "Examples:\n  keylane queue create jobs\n  \
-        keylane queue create billing --partitions 48 --retention-age 30d --if-missing")]
+        keylane queue create billing --partitions 48 --retention-age 30d --if-missing\n  \
+        keylane queue create jobs --broker kafka://one:9092,two:9092 --replication 3")]
     Create(CreateArgs),
     /// Show a queue's identity, retention and partitions
     #[command(
@@ -55,6 +56,21 @@ pub(crate) struct CreateArgs {
     #[arg(long, env = "KEYLANE_RETENTION_BYTES", hide_env_values = true, value_name = "SIZE", default_value = "none")]
     #[arg(value_parser = bytes_limit)]
     pub(crate) retention_bytes: Limit<u64>,
+
+    /// Copies that Kafka keeps, each on another broker [default: 3]
+    #[arg(long, env = "KEYLANE_REPLICATION", hide_env_values = true, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) replication: Option<u16>,
+
+    /// A receipt means that so many copies have the job [default: one less than all]
+    #[arg(long, env = "KEYLANE_MIN_IN_SYNC", hide_env_values = true, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) min_in_sync: Option<u16>,
+
+    /// Take numbers of copies with which one dead disk loses jobs, or one restart stops all who enqueue
+    #[arg(long = "unsafe", env = "KEYLANE_UNSAFE", hide_env_values = true)]
+    #[arg(value_parser = clap::builder::FalseyValueParser::new())]
+    pub(crate) may_lose_jobs: bool,
 
     /// Do nothing if the queue is there with as many partitions; its retention stays as it is
     #[arg(long, env = "KEYLANE_IF_MISSING", hide_env_values = true, value_parser = clap::builder::FalseyValueParser::new())]

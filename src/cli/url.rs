@@ -1,14 +1,16 @@
-//! Where the log and the store are: `sqlite:FILE`.
+//! Where the log and the store are: `sqlite:FILE`, `kafka://HOST:PORT,...`.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-use keylane_producer::{Detail, Error};
+use keylane_producer::{Detail, Error, kafka::KafkaServers};
 
 /// Where queues are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BrokerUrl {
     /// One file on this machine: log and group.
     Sqlite(PathBuf),
+    /// Brokers of an Apache Kafka cluster.
+    Kafka(KafkaServers),
 }
 
 /// Where effects are written.
@@ -24,11 +26,8 @@ impl FromStr for BrokerUrl {
     fn from_str(text: &str) -> Result<Self, Error> {
         match scheme_and_rest(text, "a broker")? {
             ("sqlite", file) => sqlite_file(text, file).map(Self::Sqlite),
-            ("kafka", _) => Err(Error::Invalid(
-                Detail::new("kafka:// is not in this version: it has one broker, an SQLite file")
-                    .remedy("use --broker sqlite:FILE"),
-            )),
-            (scheme, _) => Err(unknown(scheme, "brokers")),
+            ("kafka", servers) => servers.strip_prefix("//").unwrap_or(servers).parse().map(Self::Kafka),
+            (scheme, _) => Err(unknown(scheme, "brokers of this version are sqlite:FILE and kafka://HOST:PORT")),
         }
     }
 }
@@ -43,7 +42,7 @@ impl FromStr for StoreUrl {
                 Detail::new("postgres:// is not in this version: it has one store, an SQLite file")
                     .remedy("use --store sqlite:FILE"),
             )),
-            (scheme, _) => Err(unknown(scheme, "stores")),
+            (scheme, _) => Err(unknown(scheme, "stores of this version are sqlite:FILE")),
         }
     }
 }
@@ -70,15 +69,17 @@ fn sqlite_file(text: &str, rest: &str) -> Result<PathBuf, Error> {
 
 fn unknown(scheme: &str, kinds: &str) -> Error {
     Error::Invalid(
-        Detail::new(format!("the scheme '{scheme}:' is none of ours: {kinds} of this version are sqlite:FILE"))
+        Detail::new(format!("the scheme '{scheme}:' is none of ours: {kinds}"))
             .remedy("use sqlite:FILE, for instance sqlite:keylane.db"),
     )
 }
 
 impl fmt::Display for BrokerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Sqlite(file) = self;
-        write!(f, "sqlite:{}", file.display())
+        match self {
+            Self::Sqlite(file) => write!(f, "sqlite:{}", file.display()),
+            Self::Kafka(servers) => write!(f, "kafka://{servers}"),
+        }
     }
 }
 
@@ -112,7 +113,7 @@ mod tests {
 
     #[test]
     fn what_is_not_in_this_version_says_what_is() {
-        assert!(refusal("kafka://host:9092").contains("not in this version"));
+        assert_eq!("kafka://a,b:1".parse::<BrokerUrl>().unwrap().to_string(), "kafka://a:9092,b:1");
         assert!(refusal("redis://x").contains("sqlite:FILE"));
         assert!(refusal("queue.db").contains("sqlite:FILE"));
         assert!(refusal("sqlite:").contains("names no file"));

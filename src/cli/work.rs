@@ -15,6 +15,16 @@ pub(crate) enum Builtin {
     Discard,
 }
 
+/// How partitions move between workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MoveBy {
+    /// In steps: those that stay are worked on all the while
+    #[default]
+    Cooperative,
+    /// All at once: every worker gives everything back first
+    Eager,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   keylane work --exec python3 handler.py
@@ -87,6 +97,11 @@ pub(crate) struct WorkArgs {
     #[arg(long, env = "KEYLANE_DRAIN_TIMEOUT", hide_env_values = true, value_name = "TIME", default_value = "30s")]
     #[arg(help_heading = "The worker", value_parser = duration)]
     pub(crate) drain_timeout: Duration,
+
+    /// How partitions move between the workers of a Kafka group; all of a group must use the same
+    #[arg(long, env = "KEYLANE_ASSIGNOR", hide_env_values = true, value_enum, default_value_t)]
+    #[arg(help_heading = "The worker")]
+    pub(crate) assignor: MoveBy,
 
     /// Jobs held in memory for each partition; the rest waits on the log
     #[arg(long, env = "KEYLANE_BUFFER_JOBS", hide_env_values = true, value_name = "N", default_value_t = 2_000)]

@@ -43,7 +43,7 @@ const REST: Duration = Duration::from_secs(120);
 pub(crate) fn run(args: &DemoArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
     let fenced = !args.no_fence;
     let mut play = Play::begin(global, output)?;
-    let stage = Stage::build(args.keep)?;
+    let stage = Stage::build(args.keep, global)?;
     let scene = stage.scene();
     play.tell(&Event::Enqueued {
         jobs: scene.jobs,

@@ -17,7 +17,7 @@ mod rejects;
 mod source;
 mod summary;
 
-use keylane_producer::{Enqueuer, Error, Log, QueueSpec, log::local::LocalLog};
+use keylane_producer::{Enqueuer, Error, Log, QueueSpec};
 
 use self::{
     begin::Begin,
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &EnqueueArgs, global: &Global, output: &mut Output) -> R
 }
 
 /// The queue, made if the flags say so.
-fn open(args: &EnqueueArgs, global: &Global) -> Result<Enqueuer<LocalLog>, Failure> {
+fn open(args: &EnqueueArgs, global: &Global) -> Result<Enqueuer<Box<dyn Log>>, Failure> {
     let name = &global.queue;
     let Some(partitions) = args.create else {
         let log = broker::open(global).map_err(|failure| match failure.code() {

@@ -1,14 +1,15 @@
-//! `keylane fence`: what the store's rows say about each partition. The numbers of the token only when asked for.
+//! `keylane fence`: what the store's rows say about each partition (the numbers of the token only when asked for), and an
+//! operator's reset of them.
 
-use keylane_consumer::store::sqlite::{FenceRow, SqliteStore};
+use keylane_consumer::store::sqlite::{FenceRow, Reset, ResetOrder, SqliteStore};
 use serde::Serialize;
 
 use super::queue::identity;
 use crate::{
     broker,
-    cli::{FenceArgs, FenceCommand, Global, ShowArgs, StoreUrl},
+    cli::{FenceArgs, FenceCommand, Global, ResetArgs, ShowArgs, StoreUrl},
     exit::{Code, Failure},
-    output::{Output, Table},
+    output::{Output, Table, counted},
     time,
 };
 
@@ -19,12 +20,14 @@ const WARNING: &str = "warning: epoch, generation and claim are the fence: whoev
 pub(crate) fn run(args: &FenceArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
     match &args.command {
         FenceCommand::Show(args) => show(args, global, output),
+        FenceCommand::Reset(args) => reset(args, global, output),
+        FenceCommand::Log => log(global, output),
     }
 }
 
 fn show(args: &ShowArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
-    identity(&mut broker::open(global)?, global)?;
-    let StoreUrl::Sqlite(store) = global.store();
+    identity(&mut *broker::open(global)?, global)?;
+    let StoreUrl::Sqlite(store) = global.store()?;
     let ours = |row: &FenceRow| *row.queue == *global.queue.as_str() && *row.group == *global.group.as_str();
     let rows = SqliteStore::new(store).fence_rows()?;
     let partitions: Vec<Shown> = rows.iter().filter(|row| ours(row)).map(|row| Shown::of(row, args)).collect();
@@ -34,12 +37,115 @@ fn show(args: &ShowArgs, global: &Global, output: &mut Output) -> Result<Code, F
     if output.is_json() {
         output.json(&Fence { queue: global.queue.as_str(), group: global.group.as_str(), partitions })?;
     } else if partitions.is_empty() {
-        let (store, group) = (global.store(), &global.group);
+        let (store, group) = (global.store()?, &global.group);
         output.line(&format!("no fence yet in {store}: no worker of group '{group}' was ever there"))?;
     } else {
         output.table(&table(&partitions, args.show_token))?;
     }
     Ok(Code::Done)
+}
+
+fn reset(args: &ResetArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
+    let queue = identity(&mut *broker::open(global)?, global)?;
+    let StoreUrl::Sqlite(store) = global.store()?;
+    let who = args.who.clone().unwrap_or_else(whoever);
+    let order = ResetOrder { who, why: args.why.clone(), dry_run: !args.execute };
+    let reset = SqliteStore::new(store).reset(&queue, &global.group, &order)?;
+    if output.is_json() {
+        output.json(&ResetShown::of(&reset, args.execute))?;
+        return Ok(Code::Done);
+    }
+    let (would, done) = if args.execute { ("", "fenced") } else { ("would be ", "fenced") };
+    let all = counted(u64::from(reset.partitions), "partition");
+    output.line(&format!("{all} of queue '{}' {would}{done}: nobody who claimed before can write", global.queue))?;
+    for (fact, was, is) in &reset.changed {
+        output.line(&format!("the {fact} {would}pinned anew: {was} -> {is}"))?;
+    }
+    if reset.added > 0 {
+        output.line(&format!(
+            "{} {would}added; jobs from before run where they lie, so until these are done a key may have jobs in two \
+             partitions",
+            counted(u64::from(reset.added), "partition")
+        ))?;
+    }
+    if reset.forgets_progress {
+        let keys = counted(reset.stopped_forgotten, "stopped key");
+        output.line(&format!("progress {would}forgotten, with {keys}: the offsets of the new queue begin again"))?;
+    }
+    output.line(if args.execute {
+        "start the workers again: they go on under the new fence"
+    } else {
+        "nothing was changed: the same with --execute does it"
+    })?;
+    Ok(Code::Done)
+}
+
+/// Who is at the terminal.
+fn whoever() -> String {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "unknown".into());
+    let host = rustix::system::uname();
+    format!("{user}@{}", host.nodename().to_string_lossy())
+}
+
+#[derive(Serialize)]
+struct ResetShown<'a> {
+    executed: bool,
+    partitions: u32,
+    added: u32,
+    changed: Vec<Changed<'a>>,
+    forgets_progress: bool,
+    stopped_keys_forgotten: u64,
+}
+
+#[derive(Serialize)]
+struct Changed<'a> {
+    fact: &'a str,
+    was: &'a str,
+    is: &'a str,
+}
+
+impl<'a> ResetShown<'a> {
+    fn of(reset: &'a Reset, executed: bool) -> Self {
+        let changed = reset.changed.iter().map(|(fact, was, is)| Changed { fact, was, is });
+        Self {
+            executed,
+            partitions: reset.partitions,
+            added: reset.added,
+            changed: changed.collect(),
+            forgets_progress: reset.forgets_progress,
+            stopped_keys_forgotten: reset.stopped_forgotten,
+        }
+    }
+}
+
+fn log(global: &Global, output: &mut Output) -> Result<Code, Failure> {
+    let queue = identity(&mut *broker::open(global)?, global)?;
+    let StoreUrl::Sqlite(store) = global.store()?;
+    let acts = SqliteStore::new(store).acts(&queue, &global.group)?;
+    let mut table = Table::new(&["AT", "WHO", "WHAT", "WHY", "DETAIL"]);
+    for act in &acts {
+        let at = time::rfc3339(act.at);
+        if output.is_json() {
+            output.json(&ActShown { at: &at, who: &act.who, act: &act.act, why: &act.why, detail: &act.detail })?;
+        } else {
+            table.row(&[&at, &act.who, &act.act, &act.why, &act.detail]);
+        }
+    }
+    match (output.is_json(), acts.is_empty()) {
+        (true, _) => Ok(()),
+        (false, true) => output.line("nobody has reset anything"),
+        (false, false) => output.table(&table),
+    }?;
+    Ok(Code::Done)
+}
+
+#[derive(Serialize)]
+struct ActShown<'a> {
+    at: &'a str,
+    who: &'a str,
+    act: &'a str,
+    why: &'a str,
+    detail: &'a str,
 }
 
 /// All of it as `-o json` shows it.

@@ -1,8 +1,7 @@
 //! `keylane queue`: create, describe, list.
 
 use keylane_producer::{
-    Error, Log, QueueIdentity, QueueName, QueueSpec, Retention,
-    log::{QueueDescription, local::LocalLog},
+    Error, Log, QueueIdentity, QueueName, QueueSpec, Retention, log::QueueDescription, queue::Replication,
 };
 use serde::Serialize;
 
@@ -24,7 +23,15 @@ pub(crate) fn run(args: &QueueArgs, global: &Global, output: &mut Output) -> Res
 fn create(args: &CreateArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
     let mut log = broker::open_or_make(global)?;
     let retention = Retention { age: args.retention_age, bytes: args.retention_bytes };
-    let spec = QueueSpec { retention, ..QueueSpec::new(args.name.clone(), args.partitions) };
+    let replication = match (args.replication, args.min_in_sync) {
+        (None, None) => None,
+        (factor, min_in_sync) => {
+            let factor = factor.unwrap_or_else(|| min_in_sync.map_or(3, |n| n + 1));
+            let min_in_sync = min_in_sync.unwrap_or(factor.saturating_sub(1).max(1));
+            Some(Replication { factor, min_in_sync, unsafe_too: args.may_lose_jobs })
+        }
+    };
+    let spec = QueueSpec { retention, replication, ..QueueSpec::new(args.name.clone(), args.partitions) };
     let made = match log.create(&spec) {
         Ok(_) => true,
         Err(Error::Invalid(detail)) => {
@@ -102,7 +109,7 @@ fn list(global: &Global, output: &mut Output) -> Result<Code, Failure> {
 }
 
 /// The queue that the global flags name.
-pub(crate) fn identity(log: &mut LocalLog, global: &Global) -> Result<QueueIdentity, Failure> {
+pub(crate) fn identity(log: &mut dyn Log, global: &Global) -> Result<QueueIdentity, Failure> {
     let described = log.describe(&global.queue).map_err(|error| missing(error, global, &global.queue))?;
     Ok(described.identity)
 }

@@ -23,7 +23,7 @@ pub(crate) fn run(args: &ResultsArgs, global: &Global, output: &mut Output) -> R
         (None, Some(id)) => ResultsOf::Job(id.clone()),
         (None, None) => ResultsOf::Everything,
     };
-    let StoreUrl::Sqlite(store) = global.store();
+    let StoreUrl::Sqlite(store) = global.store()?;
     let mut found = false;
     let mut failed = None;
     SqliteStore::new(store).results(&which, &mut |row| {

@@ -103,7 +103,7 @@ impl Release<'_> {
         let session = match &mut self.session {
             Some(session) => session,
             none => {
-                let StoreUrl::Sqlite(store) = self.global.store();
+                let StoreUrl::Sqlite(store) = self.global.store()?;
                 let store = SqliteStore::new(store).with_patience(Patience::Patient);
                 none.insert(store.open(&self.eye.queue, &self.global.group)?)
             }

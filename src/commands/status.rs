@@ -55,7 +55,7 @@ pub(crate) fn run(args: &StatusArgs, global: &Global, output: &mut Output) -> Re
 
 fn report(eye: &mut Eye) -> Result<Report, Failure> {
     let picture = eye.look()?;
-    let waiting = waiting::behind(&eye.log, &eye.queue, &picture.stopped)?;
+    let waiting = waiting::behind(&mut *eye.log, &eye.queue, &picture.stopped)?;
     Ok(Report { picture, waiting })
 }
 

@@ -16,10 +16,7 @@ use std::sync::{
 };
 
 use keylane_consumer::{
-    Handler, Parts, Summary, Worker, WorkerHandle, WorkerSettings,
-    clock::Clock,
-    group::local::{LocalGroup, LocalGroupSettings},
-    handler::child::ChildHandler,
+    Handler, Parts, Summary, Worker, WorkerHandle, WorkerSettings, clock::Clock, handler::child::ChildHandler,
     store::sqlite::SqliteStore,
 };
 use keylane_producer::Log;
@@ -29,7 +26,7 @@ use self::news::Reporter;
 use super::queue::missing;
 use crate::{
     broker,
-    cli::{BrokerUrl, Builtin, Global, StoreUrl, WorkArgs},
+    cli::{Builtin, Global, MoveBy, StoreUrl, WorkArgs},
     exit::{Code, Failure},
     output::{Output, counted},
 };
@@ -38,13 +35,15 @@ pub(crate) fn run(args: &WorkArgs, global: &Global, output: &mut Output) -> Resu
     let settings = settings::from_flags(args)?;
     let reporter = Reporter::new(global, &settings.name);
     let summary = match args.builtin {
-        Some(Builtin::Print) => work(builtin::Print { limit: settings.job_limit }, settings, global, reporter)?,
-        Some(Builtin::Discard) => work(builtin::Discard, settings, global, reporter)?,
+        Some(Builtin::Print) => {
+            work(builtin::Print { limit: settings.job_limit }, settings, args.assignor, global, reporter)?
+        }
+        Some(Builtin::Discard) => work(builtin::Discard, settings, args.assignor, global, reporter)?,
         None => {
             let handler = ChildHandler::new(settings::child(args)?)?;
             // A program that is not there is found before the group waits for this worker.
             handler.check()?;
-            work(handler, settings, global, reporter)?
+            work(handler, settings, args.assignor, global, reporter)?
         }
     };
     tell(&summary, global, output)?;
@@ -55,10 +54,11 @@ pub(crate) fn run(args: &WorkArgs, global: &Global, output: &mut Output) -> Resu
 pub(crate) fn work<H: Handler<SqliteStore>>(
     handler: H,
     settings: WorkerSettings,
+    moves: MoveBy,
     global: &Global,
     reporter: Reporter,
 ) -> Result<Summary, Failure> {
-    let worker = assemble(handler, settings, global)?;
+    let worker = assemble(handler, settings, moves, global)?;
     end_on_signals(worker.handle())?;
     housekeeping::begin(global)?;
     Ok(worker.run(move |notice| reporter.tell(&notice))?)
@@ -68,23 +68,18 @@ pub(crate) fn work<H: Handler<SqliteStore>>(
 pub(crate) fn assemble<H: Handler<SqliteStore>>(
     handler: H,
     settings: WorkerSettings,
+    moves: MoveBy,
     global: &Global,
 ) -> Result<Worker<SqliteStore, H>, Failure> {
+    let StoreUrl::Sqlite(store) = global.store()?;
     let mut log = broker::open(global)?;
     let queue = log.describe(&global.queue).map_err(|error| missing(error, global, &global.queue))?.identity;
-    let (BrokerUrl::Sqlite(broker), StoreUrl::Sqlite(store)) = (&global.broker, global.store());
-    let group = LocalGroupSettings {
-        worker: settings.name.clone(),
-        session_timeout: settings.ownership.session,
-        rebalance_timeout: settings.ownership.drain + settings.ownership.session,
-        ..LocalGroupSettings::default()
-    };
     let clock = Clock::boot();
     let parts = Parts {
-        group: Box::new(LocalGroup::open(broker, &queue, &global.group, clock.clone(), group)?),
+        group: broker::join(global, &queue, &settings, moves, &clock)?,
         group_name: global.group.clone(),
         queue,
-        log: Box::new(log),
+        log,
         store: SqliteStore::without(store, settings.guards),
         handler,
         clock,

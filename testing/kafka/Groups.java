@@ -12,6 +12,7 @@ import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.ConsumerGroupDescription;
 import org.apache.kafka.clients.admin.NewPartitionReassignment;
+import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -121,6 +122,9 @@ final class Groups {
                 throw failure;
             }
         }
+        // A coordinator answers from what it knows to be replicated. After its election that is known late; when the leader
+        // tells the end of the log, it is known.
+        brokers.admin().listOffsets(Map.of(partition, OffsetSpec.latest())).all().get();
         Brokers.everywhere("coordinator " + to + " of group " + group, arguments, address -> {
             Coordinator seen = coordinator(address, group);
             return seen.nodeId() == to && loaded(seen.host() + ":" + seen.port(), group);

@@ -2,6 +2,7 @@
 //!
 //! - [`client`]: one librdkafka consumer, decides nothing
 //! - [`control`]: commits and what else other threads ask
+//! - [`watch`]: looking at a group from outside
 //! - [`reads`]: which partitions are read, and how far; pure
 //!
 //! 1. The generation is read at the start of the answer to an assignment and bound to its partitions. It is never "the
@@ -38,12 +39,16 @@ use crate::{
     fence::{Generation, MemberId},
 };
 
-pub use self::settings::{Assignor, KafkaGroupSettings};
+pub use self::{
+    settings::{Assignor, KafkaGroupSettings},
+    watch::KafkaGroupReader,
+};
 
 mod client;
 mod control;
 mod reads;
 mod settings;
+mod watch;
 
 /// How long leaving may take: the answer of a coordinator that is there takes milliseconds.
 const FAREWELL: Duration = Duration::from_secs(3);

@@ -28,7 +28,7 @@ use crate::{
 };
 
 pub use self::{
-    overview::{GroupReader, MemberOverview, Overview, overview},
+    overview::{GroupReader, overview},
     settings::LocalGroupSettings,
 };
 

@@ -21,7 +21,7 @@
 use std::{fmt, path::Path, sync::Arc};
 
 use keylane_producer::{
-    GroupName, JobKey, Offset, Partition, QueueIdentity,
+    GroupName, JobKey, Offset, Partition, PartitionCount, QueueIdentity,
     sqlite::{Patience, Purpose, open, sorted},
 };
 use rusqlite::Connection;
@@ -44,6 +44,7 @@ mod markers;
 mod overview;
 mod plan;
 mod refused;
+mod reset;
 mod results;
 mod rules;
 mod schema;
@@ -55,6 +56,7 @@ mod write;
 mod tests;
 
 pub use fence_rows::{FenceRow, TokenNumbers};
+pub use reset::{Act, Reset, ResetOrder};
 pub use results::{ResultRow, ResultsOf};
 
 use guard::{Guard, Ours};
@@ -148,6 +150,10 @@ pub struct SqliteSession {
 }
 
 impl StoreSession<SqliteStore> for SqliteSession {
+    fn former_counts(&self) -> Vec<PartitionCount> {
+        self.scope.former.iter().filter_map(|count| count.to_string().parse().ok()).collect()
+    }
+
     fn claim(&mut self, candidate: &Candidate) -> Result<Claimed, ClaimError> {
         claim::claim(self, candidate)
     }

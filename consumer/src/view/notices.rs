@@ -11,13 +11,13 @@ const MOST_WORKERS: usize = 20;
 /// Worst first.
 pub(super) fn of(seen: &Seen<'_>) -> Vec<Notice> {
     let mut notices = Vec::new();
-    let gone: Vec<_> = seen.members.members.iter().filter(|m| m.session_left.is_none()).collect();
+    let gone: Vec<_> = seen.members.members.iter().filter(|m| m.expired).collect();
     for member in gone.iter().take(MOST_WORKERS) {
         let wait = match member.partitions.len() {
             0 => "It held no partition.".to_owned(),
             _ => format!("{} for a new owner.", wait(&member.partitions)),
         };
-        let (silent, session) = (member.silent_for.as_secs(), member.session.as_secs_f64());
+        let (silent, session) = (member.silent_for.as_secs(), member.session.unwrap_or_default().as_secs_f64());
         let who = name(&member.worker);
         notices.push(notice(
             "session_ran_out",

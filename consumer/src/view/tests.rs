@@ -69,8 +69,9 @@ fn alive(worker: &str) -> MemberOverview {
     MemberOverview {
         worker: worker.into(),
         member_for: Some(Duration::from_secs(60)),
+        expired: false,
         session_left: Some(Duration::from_millis(14_600)),
-        session: Duration::from_secs(15),
+        session: Some(Duration::from_secs(15)),
         silent_for: Duration::from_millis(400),
         partitions: vec![P0, P1],
         revoking: vec![],
@@ -79,7 +80,7 @@ fn alive(worker: &str) -> MemberOverview {
 
 /// Silent for 21 s of a session of 15 s.
 fn gone(worker: &str) -> MemberOverview {
-    MemberOverview { session_left: None, silent_for: Duration::from_secs(21), ..alive(worker) }
+    MemberOverview { expired: true, session_left: None, silent_for: Duration::from_secs(21), ..alive(worker) }
 }
 
 fn row(partition: Partition, worker: Option<&str>) -> PartitionOverview {

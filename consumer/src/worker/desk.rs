@@ -20,7 +20,7 @@ use std::{
 };
 
 use crossbeam_channel::{Receiver, Select, TryRecvError};
-use keylane_producer::{Job, JobKey, Partition, QueueIdentity};
+use keylane_producer::{Job, JobKey, Partition};
 
 use crate::{
     clock::{BootTime, Clock},
@@ -37,6 +37,7 @@ use crate::{
         Office, Request, Summary, WorkerSettings,
         clerk::{self, Answer},
         desk::{jobs::Run, writing::Outbox},
+        places::Places,
         polling::Polled,
         prover::{self, Proved},
         runner::Runner,
@@ -56,7 +57,7 @@ pub(crate) struct Mail<S: FencedStore> {
 
 pub(crate) struct Desk<S: FencedStore, H> {
     settings: WorkerSettings,
-    queue: QueueIdentity,
+    places: Places,
     clock: Clock,
     lease: Arc<Lease>,
     control: Arc<dyn GroupControl>,
@@ -127,7 +128,7 @@ const SURVEY: Duration = Duration::from_millis(200);
 impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     pub(crate) fn new(
         settings: WorkerSettings,
-        queue: QueueIdentity,
+        places: Places,
         lease: Arc<Lease>,
         control: Arc<dyn GroupControl>,
         runner: Runner<S, H>,
@@ -139,7 +140,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             ownership: Ownership::new(settings.ownership),
             lanes: Lanes::new(settings.lanes),
             settings,
-            queue,
+            places,
             clock,
             lease,
             control,

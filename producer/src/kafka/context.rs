@@ -110,11 +110,11 @@ impl KafkaContext {
         let weighs = |code| refusal(code) || code != RDKafkaErrorCode::AllBrokersDown;
         let known = heard.reason.as_ref().is_some_and(|(at, known, _)| at.elapsed() < FRESH && weighs(*known));
         if weighs(code) || !known {
-            heard.reason = Some((Instant::now(), code, text.to_owned()));
+            heard.reason = Some((super::now(), code, text.to_owned()));
         }
         let again = heard.logged.is_some_and(|(at, last)| at.elapsed() < QUIET && last == code);
         if !again {
-            heard.logged = Some((Instant::now(), code));
+            heard.logged = Some((super::now(), code));
             tracing::warn!(target: "keylane::kafka", ?code, "{text}");
         }
     }

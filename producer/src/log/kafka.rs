@@ -10,7 +10,7 @@
 //! 3. **Kafka removes by its own rule:** retention by age or size takes records whether or not a group has finished
 //!    them. Keep it longer than the longest time that workers may be away.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
@@ -18,10 +18,10 @@ use self::{read::Reader, send::Sender};
 use crate::{
     enqueue::Receipt,
     error::{Detail, Error},
-    kafka::{KafkaContext, KafkaSettings},
+    kafka::{self, KafkaContext, KafkaSettings},
     log::{AppendError, Bounds, Checkpoint, Log, Page, QueueDescription, ReadLimit},
     partition::{Offset, Partition},
-    queue::{QueueIdentity, QueueName, QueueSpec},
+    queue::{GroupName, QueueIdentity, QueueName, QueueSpec},
     record::{Record, StoredRecord},
 };
 
@@ -63,6 +63,14 @@ impl KafkaLog {
             client.fetch_cluster_id(LOOK).ok_or(KafkaError::MetadataFetch(RDKafkaErrorCode::OperationTimedOut))
         })?;
         Ok(Self { settings, sender, importer: None, reader: None, cluster: cluster.into() })
+    }
+
+    /// Deletes a queue with all that is on it, and a group's word about it. No other command does.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it is not there; [`Error::Refused`], [`Error::Unavailable`] as the brokers answer.
+    pub fn delete(&mut self, queue: &QueueName, group: &GroupName) -> Result<(), Error> {
+        topics::delete(&self.sender, &self.settings, queue, group)
     }
 
     fn reader(&mut self) -> Result<&mut Reader, Error> {
@@ -193,7 +201,7 @@ fn patiently<T>(
     serve: impl Fn(),
     mut ask: impl FnMut() -> Result<T, KafkaError>,
 ) -> Result<T, Error> {
-    let started = Instant::now();
+    let started = kafka::now();
     loop {
         let error = match ask() {
             Ok(answer) => return Ok(answer),

@@ -18,14 +18,14 @@
 //! The group adapter keeps its own tables in the same file. It finds the queue's id with [`LocalLog::queue_id`], writes
 //! `keylane_finished` on a connection of its own, and reads records with a [`LocalLog`] of its own.
 
-use std::{ops::ControlFlow, path::Path};
+use std::path::Path;
 
 use rusqlite::Connection;
 
 use crate::{
     enqueue::Receipt,
     error::Error,
-    log::{AppendError, Bounds, Checkpoint, Log, Page, QueueDescription, ReadLimit},
+    log::{AppendError, Bounds, Checkpoint, EachKey, Log, Page, QueueDescription, ReadLimit},
     partition::{Offset, Partition},
     queue::{QueueIdentity, QueueName, QueueSpec},
     record::{Record, StoredRecord},
@@ -101,21 +101,6 @@ impl LocalLog {
         Table::find(&self.connection, self.queue_id(queue)?, queue, partition)
     }
 
-    /// Passes the keys of a partition's records from an offset on, in order, until `each` says stop. Reads no payload.
-    ///
-    /// # Errors
-    /// As [`Log::read`].
-    pub fn keys(
-        &self,
-        queue: &QueueIdentity,
-        partition: Partition,
-        from: Offset,
-        each: impl FnMut(Offset, Option<&[u8]>) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        let table = self.table(queue, partition)?;
-        read::keys(&self.connection, table, from, each).map_err(|e| read::failed(queue, partition, e))
-    }
-
     /// The connection underneath, for statements on other tables of the file between two calls of the log.
     pub fn connection(&mut self) -> &mut Connection {
         &mut self.connection
@@ -142,6 +127,18 @@ impl Log for LocalLog {
         checkpoint: Option<&Checkpoint>,
     ) -> Result<Vec<Receipt>, AppendError> {
         append::append(&mut self.connection, &self.cluster, queue, &records, checkpoint)
+    }
+
+    fn keys(
+        &mut self,
+        queue: &QueueIdentity,
+        partition: Partition,
+        from: Offset,
+        each: EachKey<'_>,
+    ) -> Result<(), Error> {
+        // Reads no payload.
+        let table = self.table(queue, partition)?;
+        read::keys(&self.connection, table, from, each).map_err(|e| read::failed(queue, partition, e))
     }
 
     fn checkpoint(&mut self, queue: &QueueIdentity, source: &str) -> Result<Option<Checkpoint>, Error> {

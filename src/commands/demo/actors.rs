@@ -55,7 +55,8 @@ impl Actor {
         let log = scene.folder.join(format!("{role}.log"));
         let mut command = Command::new(std::env::current_exe().map_err(|e| cannot(&e))?);
         command.args(["demo-worker", "--name", &role.to_string(), "--output", "text", "--color", "never"]);
-        command.arg("--broker").arg(sqlite(&scene.broker)).arg("--store").arg(sqlite(&scene.store));
+        command.args(["--broker", &scene.global.broker.to_string()]).args(scene.global.kafka_args());
+        command.arg("--store").arg(sqlite(&scene.store));
         command.args(["--queue", scene.queue.name.as_str(), "--group", scene.group.as_str()]);
         if !fenced {
             command.arg("--no-fence");

@@ -3,18 +3,24 @@
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use keylane_consumer::{
-    clock::Clock,
-    group::local::GroupReader,
+    group::GroupWatch,
     store::{
         FencedStore, StoreSession,
         sqlite::{SqliteSession, SqliteStore},
     },
 };
-use keylane_producer::sqlite::{Patience, Purpose, open};
+use keylane_producer::{
+    Log, QueueIdentity,
+    sqlite::{Patience, Purpose, open},
+};
 use rusqlite::{Connection, ErrorCode};
 
 use super::{actors::Role, stage::Scene};
-use crate::exit::{Code, Failure};
+use crate::{
+    broker,
+    cli::BrokerUrl,
+    exit::{Code, Failure},
+};
 
 /// One look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,11 +73,13 @@ impl Sight {
 
 /// Connections to look through.
 pub(super) struct Watch {
-    group: GroupReader,
+    group: Box<dyn GroupWatch>,
+    log: Box<dyn Log>,
+    queue: QueueIdentity,
     store: SqliteSession,
     ledger: Connection,
-    /// To each file, for [`Watch::writers_are_free`].
-    writers: [Connection; 2],
+    /// To each file of ours, for [`Watch::writers_are_free`].
+    writers: Vec<Connection>,
 }
 
 /// How long a writer may wait for the others' ordinary writes.
@@ -84,17 +92,26 @@ impl Watch {
             connection.busy_timeout(ORDINARY).map_err(|e| unreadable(&e))?;
             Ok(connection)
         };
+        let mut writers = vec![writer(&scene.store, Purpose::Store)?];
+        if let BrokerUrl::Sqlite(file) = &scene.global.broker {
+            writers.push(writer(file, Purpose::QueueFile)?);
+        }
         Ok(Self {
             // The store first: it pins the queue, and makes the fence rows.
             store: SqliteStore::new(&scene.store).open(&scene.queue, &scene.group)?,
-            group: GroupReader::open(&scene.broker, &scene.queue, &scene.group, Clock::boot())?,
+            group: broker::watch(&scene.global, &scene.queue)?,
+            log: broker::open(&scene.global)?,
+            queue: scene.queue.clone(),
             ledger: open(&scene.store, Purpose::Store, Patience::Patient)?,
-            writers: [writer(&scene.broker, Purpose::QueueFile)?, writer(&scene.store, Purpose::Store)?],
+            writers,
         })
     }
 
     pub(super) fn look(&mut self) -> Result<Sight, Failure> {
-        let mut sight = Sight { finished: self.group.everything_finished()?, ..Sight::default() };
+        let group = self.group.overview()?;
+        let (log, queue) = (&mut self.log, &self.queue);
+        let finished = group.is_finished(|partition| log.bounds(queue, partition).ok());
+        let mut sight = Sight { finished, ..Sight::default() };
         for partition in self.store.overview()? {
             sight.owners.push(partition.worker.as_deref().and_then(Role::named));
             for late in partition.refused {

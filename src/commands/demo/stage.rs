@@ -7,8 +7,9 @@ use std::{
 
 use bytes::Bytes;
 use keylane_producer::{
-    Enqueuer, GroupName, Job, JobKey, Log, QueueIdentity, QueueName, QueueSpec,
-    log::local::{LocalLog, Open},
+    Enqueuer, Error, GroupName, Job, JobKey, Log, QueueIdentity, QueueSpec,
+    log::kafka::KafkaLog,
+    queue::Replication,
     sqlite::{Patience, Purpose, open},
 };
 use tempfile::TempDir;
@@ -17,7 +18,11 @@ use super::{
     flight::{EVENTS, Flight},
     ledger,
 };
-use crate::exit::{Code, Failure};
+use crate::{
+    broker,
+    cli::{BrokerUrl, Global, StoreUrl},
+    exit::{Code, Failure},
+};
 
 const QUEUE: &str = "flights";
 const GROUP: &str = "ledger";
@@ -32,8 +37,8 @@ pub(super) struct Stage {
 
 /// What is on the stage.
 pub(super) struct Scene {
-    /// Log and group.
-    pub(super) broker: PathBuf,
+    /// Where log, group and store are, as the flags would say it.
+    pub(super) global: Global,
     /// Fence rows, markers and the ledger itself.
     pub(super) store: PathBuf,
     pub(super) queue: QueueIdentity,
@@ -46,14 +51,14 @@ pub(super) struct Scene {
 
 impl Stage {
     /// Makes all of it. A folder that is not to be kept goes when the stage is dropped, whatever happened.
-    pub(super) fn build(keep: bool) -> Result<Self, Failure> {
+    pub(super) fn build(keep: bool, global: &Global) -> Result<Self, Failure> {
         let mut folder = tempfile::Builder::new().prefix("keylane-demo-").tempdir().map_err(|error| {
             Failure::new(Code::Refused, format!("cannot make a folder in '{}'", std::env::temp_dir().display()))
                 .remedy("set TMPDIR to a folder that can be written to")
                 .because(&error)
         })?;
         folder.disable_cleanup(keep);
-        let scene = Scene::set(folder.path())?;
+        let scene = Scene::set(folder.path(), global)?;
         Ok(Self { folder, keep, scene })
     }
 
@@ -62,25 +67,63 @@ impl Stage {
     }
 
     /// Removes the folder, or says where it is.
-    pub(super) fn end(self) -> Option<PathBuf> {
+    pub(super) fn end(&self) -> Option<PathBuf> {
         self.keep.then(|| self.folder.path().to_owned())
     }
 }
 
+/// Brokers keep nothing of a demo that is over.
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let BrokerUrl::Kafka(servers) = &self.scene.global.broker else { return };
+        if self.keep {
+            return;
+        }
+        let gone = self.scene.global.kafka(servers).and_then(|settings| {
+            let mut log = KafkaLog::open(settings)?;
+            Ok(log.delete(&self.scene.queue.name, &self.scene.group)?)
+        });
+        if gone.is_err() {
+            tracing::warn!(topic = %self.scene.queue.name, "the topic of the demo stays on the brokers");
+        }
+    }
+}
+
 impl Scene {
-    fn set(folder: &Path) -> Result<Self, Failure> {
-        let (broker, store) = (folder.join("queue.db"), folder.join("ledger.db"));
-        let mut log = LocalLog::open(&broker, Open::Create, Patience::Patient)?;
-        let name: QueueName = QUEUE.parse()?;
-        let queue = log.create(&QueueSpec::new(name.clone(), PARTITIONS.parse()?))?;
+    fn set(folder: &Path, global: &Global) -> Result<Self, Failure> {
+        let (mut global, store) = (global.clone(), folder.join("ledger.db"));
+        global.store = Some(StoreUrl::Sqlite(store.clone()));
+        global.group = GROUP.parse()?;
+        global.queue = match &mut global.broker {
+            BrokerUrl::Sqlite(file) => {
+                *file = folder.join("queue.db");
+                QUEUE.parse()?
+            }
+            // Brokers that others use too: names of its own.
+            BrokerUrl::Kafka(_) => format!("keylane-demo-{QUEUE}-{}", ulid::Ulid::generate()).parse()?,
+        };
+        if let BrokerUrl::Kafka(_) = global.broker {
+            global.group = global.queue.as_str().parse()?;
+        }
+        let mut log = broker::open_or_make(&global)?;
+        let spec = QueueSpec::new(global.queue.clone(), PARTITIONS.parse()?);
+        let queue = match log.create(&spec) {
+            // Fewer brokers than copies that are safe: for a demo one copy does.
+            Err(Error::Invalid(_)) => {
+                let one = Replication { factor: 1, min_in_sync: 1, unsafe_too: true };
+                log.create(&QueueSpec { replication: Some(one), ..spec })?
+            }
+            made => made?,
+        };
+        let name = global.queue.clone();
         let (jobs, aircraft) = events()?;
         let count = jobs.len() as u64;
         Enqueuer::open(log, &name)?.send(jobs).map_err(|error| Failure::from(error.cause))?;
         open(&store, Purpose::Store, Patience::Patient)?
             .execute_batch(ledger::TABLES)
             .map_err(|error| Failure::new(Code::Unavailable, "cannot make the ledger's tables").because(&error))?;
-        let group = GROUP.parse()?;
-        Ok(Self { broker, store, queue, group, jobs: count, aircraft, folder: folder.to_owned() })
+        let group = global.group.clone();
+        Ok(Self { global, store, queue, group, jobs: count, aircraft, folder: folder.to_owned() })
     }
 }
 

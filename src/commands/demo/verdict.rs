@@ -11,17 +11,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use keylane_consumer::store::{FencedStore, StoreSession, sqlite::SqliteStore};
 use keylane_producer::{
     Log, Offset,
-    log::{
-        ReadLimit,
-        local::{LocalLog, Open},
-    },
+    log::ReadLimit,
     sqlite::{Patience, Purpose, open},
 };
 use rusqlite::Connection;
 use serde::Serialize;
 
 use super::{flight::Flight, stage::Scene};
-use crate::exit::{Code, Failure};
+use crate::{
+    broker,
+    exit::{Code, Failure},
+};
 
 /// What was found. Counts of events, except where it is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -132,7 +132,7 @@ fn totals(log: &Events) -> BTreeMap<String, Totals> {
 }
 
 fn read_log(scene: &Scene) -> Result<Events, Failure> {
-    let mut log = LocalLog::open(&scene.broker, Open::Existing, Patience::Patient)?;
+    let mut log = broker::open(&scene.global)?;
     let mut events = Events::new();
     for partition in scene.queue.partitions.all() {
         let end = log.bounds(&scene.queue, partition)?.end;

@@ -6,23 +6,27 @@ use keylane_consumer::{WorkerSettings, fence::Guards};
 
 use super::ledger::Bookkeeper;
 use crate::{
-    cli::{DemoWorkerArgs, Global},
+    cli::{BrokerUrl, DemoWorkerArgs, Global, MoveBy},
     commands::work::{news::Reporter, work},
     exit::{Code, Failure},
 };
 
 pub(crate) fn run(args: &DemoWorkerArgs, global: &Global) -> Result<Code, Failure> {
     end_with_the_demo()?;
-    let settings = settings(args);
+    let settings = settings(args, global);
     let reporter = Reporter::new(global, &args.name);
-    let summary = work(Bookkeeper { worker: args.name.clone() }, settings, global, reporter)?;
+    let summary = work(Bookkeeper { worker: args.name.clone() }, settings, MoveBy::Cooperative, global, reporter)?;
     Ok(if summary.clean { Code::Done } else { Code::Failed })
 }
 
-fn settings(args: &DemoWorkerArgs) -> WorkerSettings {
+fn settings(args: &DemoWorkerArgs, global: &Global) -> WorkerSettings {
     let mut settings = WorkerSettings::named(&args.name);
     // Short, so that nobody waits long for a take-over; what is proved and how is as ever.
-    settings.ownership.session = Duration::from_millis(2_500);
+    settings.ownership.session = match global.broker {
+        BrokerUrl::Sqlite(_) => Duration::from_millis(2_500),
+        // Brokers take no shorter one unless told to.
+        BrokerUrl::Kafka(_) => Duration::from_secs(6),
+    };
     settings.ownership.margin = Duration::from_millis(300);
     settings.ownership.drain = Duration::from_secs(3);
     settings.prove_every = Duration::from_millis(300);

@@ -10,10 +10,7 @@
 
 use std::io::Read;
 
-use keylane_producer::{
-    Enqueuer, Log,
-    log::{Checkpoint, local::LocalLog},
-};
+use keylane_producer::{Enqueuer, Log, log::Checkpoint};
 
 use super::source::Source;
 use crate::{
@@ -53,7 +50,7 @@ impl Begin {
     pub(super) fn decide(
         source: &Source,
         args: &EnqueueArgs,
-        enqueuer: &mut Enqueuer<LocalLog>,
+        enqueuer: &mut Enqueuer<Box<dyn Log>>,
     ) -> Result<Self, Failure> {
         let Some(name) = source.name() else { return Ok(Self::Start) };
         let queue = enqueuer.queue().clone();

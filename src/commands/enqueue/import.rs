@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use keylane_consumer::clock::{BootTime, Clock};
 use keylane_producer::{
     Enqueuer, Job, JobId, JobKey, Partition, Receipt,
-    log::{Checkpoint, local::LocalLog},
+    log::{Checkpoint, Log},
 };
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ pub(super) struct Import<'a> {
     source: &'a Source,
     args: &'a EnqueueArgs,
     global: &'a Global,
-    enqueuer: Enqueuer<LocalLog>,
+    enqueuer: Enqueuer<Box<dyn Log>>,
     rejects: Rejects,
     progress: Progress,
     clock: Clock,
@@ -95,7 +95,7 @@ impl<'a> Import<'a> {
         source: &'a Source,
         args: &'a EnqueueArgs,
         global: &'a Global,
-        enqueuer: Enqueuer<LocalLog>,
+        enqueuer: Enqueuer<Box<dyn Log>>,
         rejects: Rejects,
         progress: Progress,
     ) -> Self {

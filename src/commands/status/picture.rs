@@ -1,19 +1,18 @@
 //! One look at group, store and log together. It opens, reads and writes nothing down.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::ControlFlow};
 
 use keylane_consumer::{
-    clock::Clock,
-    group::local::GroupReader,
-    store::{RefusedWrites, StoppedKey, sqlite::SqliteStore},
+    group::GroupWatch,
+    store::{Progress, RefusedWrites, StoppedKey, sqlite::SqliteStore},
     view::{self, Seen},
 };
-use keylane_producer::{GroupName, Log, Partition, QueueIdentity, Timestamp, log::local::LocalLog};
+use keylane_producer::{GroupName, Log, Offset, Partition, QueueIdentity, Timestamp, log::Bounds};
 use keylane_sidecar::{PartitionState, Snapshot};
 
 use crate::{
     broker,
-    cli::{BrokerUrl, Global, StoreUrl},
+    cli::{Global, StoreUrl},
     commands::queue::identity,
     exit::Failure,
 };
@@ -21,9 +20,9 @@ use crate::{
 /// Open connections, to look again and again.
 pub(crate) struct Eye {
     pub(crate) queue: QueueIdentity,
-    pub(crate) log: LocalLog,
+    pub(crate) log: Box<dyn Log>,
     group: GroupName,
-    reader: GroupReader,
+    reader: Box<dyn GroupWatch>,
     store: SqliteStore,
 }
 
@@ -41,9 +40,9 @@ pub(crate) struct Picture {
 impl Eye {
     pub(crate) fn open(global: &Global) -> Result<Self, Failure> {
         let mut log = broker::open(global)?;
-        let queue = identity(&mut log, global)?;
-        let (BrokerUrl::Sqlite(file), StoreUrl::Sqlite(store)) = (&global.broker, global.store());
-        let reader = GroupReader::open(file, &queue, &global.group, Clock::boot())?;
+        let queue = identity(&mut *log, global)?;
+        let StoreUrl::Sqlite(store) = global.store()?;
+        let reader = broker::watch(global, &queue)?;
         Ok(Self { queue, log, group: global.group.clone(), reader, store: SqliteStore::new(store) })
     }
 
@@ -53,7 +52,9 @@ impl Eye {
         // The ends last: they can only be further than what is done.
         let mut bounds = BTreeMap::new();
         for partition in self.queue.partitions.all() {
-            bounds.insert(partition, self.log.bounds(&self.queue, partition)?);
+            let row = store.iter().flatten().find(|row| row.partition == partition);
+            let committed = members.committed.get(&partition).copied().flatten();
+            bounds.insert(partition, self.bounds(partition, row.map(|row| &row.done), committed)?);
         }
         let at = Timestamp::now();
         let snapshot = view::of_group(&Seen {
@@ -72,6 +73,31 @@ impl Eye {
             picture.quarantined.extend((row.quarantined > 0).then_some((row.partition, row.quarantined)));
         }
         Ok(picture)
+    }
+}
+
+/// A partition that seems to have no more than so many jobs left is looked through: they may be none.
+const FEW: u64 = 64;
+
+impl Eye {
+    /// Where the partition's jobs begin and end. The log may end with markers of transactions, which are no jobs.
+    fn bounds(
+        &mut self,
+        partition: Partition,
+        done: Option<&Progress>,
+        committed: Option<Offset>,
+    ) -> Result<Bounds, Failure> {
+        let mut bounds = self.log.bounds(&self.queue, partition)?;
+        if matches!(view::unfinished(Some(bounds), done, committed), Some(1..=FEW)) {
+            let from = Offset(bounds.end.0.saturating_sub(FEW)).max(bounds.start);
+            let mut end = from;
+            self.log.keys(&self.queue, partition, from, &mut |offset, _| {
+                end = offset.next();
+                ControlFlow::Continue(())
+            })?;
+            bounds.end = end;
+        }
+        Ok(bounds)
     }
 }
 

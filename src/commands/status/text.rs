@@ -193,7 +193,7 @@ fn quarantined(report: &Report, global: &Global, output: &mut Output) -> Result<
         "In quarantine, since they are no jobs: {} of partition{plural} {}; why: the table keylane_quarantine in {}",
         counted(records, "record"),
         time::ranges(&numbers),
-        global.store()
+        global.store()?
     ))
 }
 

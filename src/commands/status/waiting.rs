@@ -6,7 +6,7 @@ use std::{
 };
 
 use keylane_consumer::store::StoppedKey;
-use keylane_producer::{Offset, Partition, QueueIdentity, log::local::LocalLog};
+use keylane_producer::{Log, Offset, Partition, QueueIdentity};
 
 use crate::exit::Failure;
 
@@ -15,7 +15,7 @@ const MOST_RECORDS: u64 = 2_000_000;
 
 /// For each stopped key in order; `None` if there are too many records to look through.
 pub(super) fn behind(
-    log: &LocalLog,
+    log: &mut dyn Log,
     queue: &QueueIdentity,
     stopped: &[(Partition, StoppedKey)],
 ) -> Result<Vec<Option<u64>>, Failure> {
@@ -27,7 +27,7 @@ pub(super) fn behind(
     for (partition, keys) in by_partition {
         let first = keys.values().map(|&at| stopped[at].1.offset).min().unwrap_or(Offset(0));
         let mut left = MOST_RECORDS;
-        log.keys(queue, partition, first, |offset, key| {
+        log.keys(queue, partition, first, &mut |offset, key| {
             if left == 0 {
                 return ControlFlow::Break(());
             }

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use crossbeam_channel::tick;
-use keylane_producer::{Log, Timestamp, log::local::LocalLog};
+use keylane_producer::{
+    Log, Timestamp,
+    log::local::{LocalLog, Open},
+    sqlite::Patience,
+};
 
 use crate::{
-    broker,
-    cli::Global,
+    cli::{BrokerUrl, Global},
     exit::{Code, Failure},
 };
 
@@ -16,7 +19,9 @@ const EVERY: Duration = Duration::from_secs(60);
 
 /// Starts the thread; it ends with the process.
 pub(super) fn begin(global: &Global) -> Result<(), Failure> {
-    let mut log = broker::open(global)?;
+    // Kafka removes by itself.
+    let BrokerUrl::Sqlite(file) = &global.broker else { return Ok(()) };
+    let mut log = LocalLog::open(file, Open::Existing, Patience::Patient)?;
     let name = global.queue.clone();
     let keep_house = move || {
         let ticks = tick(EVERY);

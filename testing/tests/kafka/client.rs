@@ -1,11 +1,14 @@
 //! A client that is not Java's.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, SystemTime},
+};
 
 use rdkafka::{
     ClientConfig, Message, TopicPartitionList,
     consumer::{BaseConsumer, Consumer},
-    error::KafkaResult,
+    error::{KafkaError, KafkaResult},
 };
 
 /// Far more than anything here takes.
@@ -26,22 +29,23 @@ pub(crate) fn brokers_named(client: &BaseConsumer, limit: Duration) -> KafkaResu
     Ok(client.fetch_metadata(None, limit)?.brokers().len())
 }
 
-/// The values that a reader of committed records finds in a topic, partition by partition.
+/// The values that a reader of committed records finds in a topic, in order for each partition.
 pub(crate) fn committed_values(bootstrap: &str, topic: &str, partitions: i32) -> Vec<Vec<u8>> {
     let mut config = config(bootstrap);
     config.set("group.id", "unused").set("isolation.level", "read_committed").set("enable.partition.eof", "true");
     let reader: BaseConsumer = config.create().unwrap();
-    let mut values = Vec::new();
+    let mut list = TopicPartitionList::new();
     for partition in 0..partitions {
-        let mut list = TopicPartitionList::new();
         list.add_partition_offset(topic, partition, rdkafka::Offset::Beginning).unwrap();
-        reader.assign(&list).unwrap();
-        loop {
-            match reader.poll(LIMIT).unwrap() {
-                Ok(message) => values.push(message.payload().unwrap().to_vec()),
-                Err(rdkafka::error::KafkaError::PartitionEOF(_)) => break,
-                Err(error) => panic!("{error}"),
-            }
+    }
+    reader.assign(&list).unwrap();
+    let mut values = Vec::new();
+    let mut read = BTreeSet::new();
+    while read.len() < usize::try_from(partitions).unwrap() {
+        match reader.poll(LIMIT).unwrap() {
+            Ok(message) => values.push(message.payload().unwrap().to_vec()),
+            Err(KafkaError::PartitionEOF(partition)) => drop(read.insert(partition)),
+            Err(error) => panic!("{error}"),
         }
     }
     values

@@ -19,6 +19,7 @@ use keylane_producer::{
             config::{ClientConfig, RDKafkaLogLevel},
             consumer::{BaseConsumer, Consumer},
             error::{KafkaError, KafkaResult, RDKafkaErrorCode},
+            groups::GroupList,
             types::{RDKafka, RDKafkaRespErr},
         },
     },
@@ -155,6 +156,11 @@ impl Client {
                 Ok((Partition(element.partition().unsigned_abs()), offset))
             })
             .collect()
+    }
+
+    /// The group as its coordinator describes it.
+    pub(super) fn groups(&self, group: &str, limit: Duration) -> KafkaResult<GroupList> {
+        self.consumer.fetch_group_list(Some(group), limit)
     }
 
     /// The first offset of a partition, as the broker knows it.

@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use keylane_producer::{
-    GroupName, Offset, Partition, QueueIdentity,
-    log::{Log, local::LocalLog},
-};
+use keylane_producer::{GroupName, Offset, Partition, QueueIdentity};
 use rusqlite::{Connection, Transaction, params};
 
 use super::{
@@ -13,36 +10,11 @@ use super::{
     membership::nanos_of,
     schema::{self, Place},
 };
-use crate::{clock::Clock, error::Error};
-
-/// A group as people see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Overview {
-    /// In the order of joining.
-    pub members: Vec<MemberOverview>,
-    /// For each partition of the queue: the next offset that its owner must look at; `None` before the first commit.
-    pub committed: BTreeMap<Partition, Option<Offset>>,
-}
-
-/// One member.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemberOverview {
-    /// Its display name.
-    pub worker: Box<str>,
-    /// How long it has been a member; `None` if it joined before the machine was started.
-    pub member_for: Option<Duration>,
-    /// How long until its session runs out if it gives no sign of life; `None`: it has, and the next poll of any
-    /// member expels it.
-    pub session_left: Option<Duration>,
-    /// How long its session is without a sign of life.
-    pub session: Duration,
-    /// Since its last sign of life; at least that long if it was in an earlier boot of the machine.
-    pub silent_for: Duration,
-    /// What it owns, ascending.
-    pub partitions: Vec<Partition>,
-    /// Which of them it was asked to release.
-    pub revoking: Vec<Partition>,
-}
+use crate::{
+    clock::Clock,
+    error::Error,
+    group::{GroupWatch, MemberOverview, Overview},
+};
 
 /// What the group looks like now.
 ///
@@ -55,7 +27,6 @@ pub fn overview(path: &Path, queue: &QueueIdentity, group: &GroupName) -> Result
 /// A connection that only looks.
 pub struct GroupReader {
     connection: Connection,
-    log: LocalLog,
     queue: QueueIdentity,
     place: Place,
 }
@@ -68,36 +39,19 @@ impl GroupReader {
     pub fn open(path: &Path, queue: &QueueIdentity, group: &GroupName, clock: Clock) -> Result<Self, Error> {
         let log = schema::open_log(path)?;
         let place = Place::find(&log, queue, group, clock)?;
-        Ok(Self { connection: schema::open_to_look(path)?, log, queue: queue.clone(), place })
-    }
-
-    /// What the group looks like now.
-    ///
-    /// # Errors
-    /// As [`overview`].
-    pub fn overview(&mut self) -> Result<Overview, Error> {
-        let members = members(&self.connection, &self.place).map_err(self.place.failed("look at"))?;
-        Ok(Overview { members, committed: self.committed()? })
-    }
-
-    /// Whether nothing is left to do: every partition is committed up to the end of its log. For `--until-empty`.
-    ///
-    /// # Errors
-    /// As [`overview`].
-    pub fn everything_finished(&mut self) -> Result<bool, Error> {
-        // The offsets first: an end that is read later can only be further.
-        for (partition, committed) in self.committed()? {
-            let bounds = self.log.bounds(&self.queue, partition)?;
-            if committed.unwrap_or(bounds.start).max(bounds.start) < bounds.end {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        Ok(Self { connection: schema::open_to_look(path)?, queue: queue.clone(), place })
     }
 
     fn committed(&self) -> Result<BTreeMap<Partition, Option<Offset>>, Error> {
         let all: Vec<Partition> = self.queue.partitions.all().collect();
         commit::committed(&self.connection, &self.place, &all)
+    }
+}
+
+impl GroupWatch for GroupReader {
+    fn overview(&mut self) -> Result<Overview, Error> {
+        let members = members(&self.connection, &self.place).map_err(self.place.failed("look at"))?;
+        Ok(Overview { members, committed: self.committed()? })
     }
 }
 
@@ -122,8 +76,9 @@ fn members(connection: &Connection, place: &Place) -> rusqlite::Result<Vec<Membe
         members.push(MemberOverview {
             worker: row.get::<_, String>(1)?.into(),
             member_for: between(joined, now).filter(|_| this_boot),
+            expired: between(now, expires).filter(|left| this_boot && !left.is_zero()).is_none(),
             session_left: between(now, expires).filter(|left| this_boot && !left.is_zero()),
-            session: between(0, session).unwrap_or_default(),
+            session: between(0, session),
             silent_for: between(if this_boot { seen } else { 0 }, now).unwrap_or_default(),
             partitions,
             revoking,

@@ -6,7 +6,7 @@ use super::cannot;
 use crate::error::{Detail, Error};
 
 /// Raised when the tables change in a way that an older program would misread.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS keylane_schema (
@@ -20,6 +20,7 @@ CREATE TABLE IF NOT EXISTS keylane_scope (
     incarnation TEXT    NOT NULL,
     partitions  INTEGER NOT NULL,
     hash        TEXT    NOT NULL,
+    former      TEXT    NOT NULL,
     epoch       INTEGER NOT NULL,
     versions    INTEGER NOT NULL,
     pinned_at   INTEGER NOT NULL,
@@ -91,6 +92,16 @@ CREATE TABLE IF NOT EXISTS keylane_quarantine (
     at     INTEGER NOT NULL,
     PRIMARY KEY (scope, part, offset)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS keylane_audit (
+    n          INTEGER PRIMARY KEY AUTOINCREMENT,
+    queue      TEXT    NOT NULL,
+    group_name TEXT    NOT NULL,
+    at         INTEGER NOT NULL,
+    who        TEXT    NOT NULL,
+    act        TEXT    NOT NULL,
+    why        TEXT    NOT NULL,
+    detail     TEXT    NOT NULL
+);
 CREATE TABLE IF NOT EXISTS keylane_refused (
     scope  INTEGER NOT NULL,
     part   INTEGER NOT NULL,

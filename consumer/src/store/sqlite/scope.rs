@@ -14,6 +14,8 @@ pub(super) struct Scope {
     pub(super) group: Box<str>,
     pub(super) epoch: i64,
     pub(super) partitions: u32,
+    /// Counts by which jobs were placed before it was raised.
+    pub(super) former: Vec<u32>,
 }
 
 impl Scope {
@@ -41,7 +43,7 @@ impl Scope {
         queue: &QueueIdentity,
         group: &GroupName,
     ) -> Result<Option<Self>, Error> {
-        let sql = "SELECT scope, epoch, cluster, incarnation, partitions, hash
+        let sql = "SELECT scope, epoch, cluster, incarnation, partitions, hash, former
                    FROM keylane_scope WHERE queue = ?1 AND group_name = ?2";
         let found = connection
             .query_row(sql, [queue.name.as_str(), group.as_str()], |row| {
@@ -51,8 +53,9 @@ impl Scope {
             .map_err(cannot("cannot read the identity of the queue from the store"))?;
         let Some((id, epoch, pinned)) = found else { return Ok(None) };
         pinned.compare(queue)?;
+        let former = former_counts(&pinned.former);
         let (queue_name, group) = (queue.name.as_str().into(), group.as_str().into());
-        Ok(Some(Self { id, queue: queue_name, group, epoch, partitions: queue.partitions.0.get() }))
+        Ok(Some(Self { id, queue: queue_name, group, epoch, partitions: queue.partitions.0.get(), former }))
     }
 
     /// Refuses a partition that the queue does not have.
@@ -71,8 +74,8 @@ fn insert(tx: &Connection, queue: &QueueIdentity, group: &GroupName) -> rusqlite
     let partitions = queue.partitions.0.get();
     tx.execute(
         "INSERT INTO keylane_scope
-             (queue, group_name, cluster, incarnation, partitions, hash, epoch, versions, pinned_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, 0, ?7)",
+             (queue, group_name, cluster, incarnation, partitions, hash, former, epoch, versions, pinned_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, '', 1, 0, ?7)",
         params![
             queue.name.as_str(),
             group.as_str(),
@@ -92,22 +95,35 @@ fn insert(tx: &Connection, queue: &QueueIdentity, group: &GroupName) -> rusqlite
 }
 
 /// What must not change under a running worker.
-struct Facts {
-    cluster: String,
-    incarnation: String,
-    partitions: u32,
-    hash: String,
+pub(super) struct Facts {
+    pub(super) cluster: String,
+    pub(super) incarnation: String,
+    pub(super) partitions: u32,
+    pub(super) hash: String,
+    pub(super) former: String,
+}
+
+/// As they are kept: `3,6`.
+pub(super) fn former_counts(text: &str) -> Vec<u32> {
+    text.split(',').filter_map(|count| count.parse().ok()).collect()
 }
 
 impl Facts {
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self { cluster: row.get(2)?, incarnation: row.get(3)?, partitions: row.get(4)?, hash: row.get(5)? })
+    pub(super) fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            cluster: row.get("cluster")?,
+            incarnation: row.get("incarnation")?,
+            partitions: row.get("partitions")?,
+            hash: row.get("hash")?,
+            former: row.get("former")?,
+        })
     }
 
     fn compare(&self, queue: &QueueIdentity) -> Result<(), Error> {
         let same_queue = "a queue of this name was made anew: its offsets begin again and old markers would hide new \
-                          jobs; use another group, or a store of its own";
-        let same_count = "a count change moves keys: make a new queue, drain this one and switch";
+                          jobs; use another group, a store of its own, or forget the old ones: keylane fence reset";
+        let same_count = "a count change moves keys: make a new queue, drain this one and switch; where it has happened \
+                          already: keylane fence reset";
         let differs = |fact: &str, pinned: &str, found: &str, remedy: &str| {
             Err(Error::Invalid(
                 Detail::new(format!(
@@ -119,7 +135,8 @@ impl Facts {
         };
         let (partitions, hash) = (queue.partitions.0.get(), queue.hash.as_str());
         if self.cluster != *queue.cluster {
-            let remedy = "this store belongs to another broker's queue: check --broker and --store";
+            let remedy = "this store belongs to another broker's queue: check --broker and --store; if the queue has moved \
+                          there: keylane fence reset";
             return differs("cluster", &self.cluster, &queue.cluster, remedy);
         }
         if self.partitions != partitions {

@@ -6,14 +6,14 @@ use keylane_producer::Partition;
 
 use super::{Desk, Timer};
 use crate::{
-    error::Error,
+    error::{Detail, Error},
     fence::{Fence, Generation, MemberId, Owner},
     group::GroupEvent,
     handler::Handler,
     lanes::Tenure,
     notice::Notice,
     ownership::{Action, Holding},
-    store::{Candidate, ClaimError, Claimed, FencedStore},
+    store::{Candidate, ClaimError, ClaimRefused, Claimed, FencedStore},
     worker::{
         clerk::{self, Answer},
         polling::Polled,
@@ -158,6 +158,13 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                     self.for_clerk.push_back(clerk::Order::HandOver(fence));
                 }
                 actions
+            }
+            Err(ClaimError::Refused(ClaimRefused::OtherEpoch)) => {
+                // What this worker read of the store is older than the reset; a new process reads it anew.
+                return Err(Error::Refused(
+                    Detail::new("an operator has reset the fence of this queue")
+                        .remedy("start the worker again: it goes on under the new fence"),
+                ));
             }
             Err(ClaimError::Refused(why)) => {
                 (self.notices)(Notice::ClaimRefused { partition, why });

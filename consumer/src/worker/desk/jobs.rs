@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use keylane_producer::{Attempt, Job, JobKey, Offset, Partition, StoredRecord, partition_of};
+use keylane_producer::{Attempt, Job, JobKey, Offset, Partition, StoredRecord};
 
 use super::{ASK_AGAIN, Desk, Timer};
 use crate::{
@@ -78,8 +78,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             let (size, key) = (record.size(), record.key.clone());
             let reason = match record.into_job(partition, offset) {
                 Ok(job) => {
-                    let belongs = partition_of(job.key.as_bytes(), self.queue.partitions);
-                    if belongs == partition {
+                    let belongs = self.places.of(job.key.as_bytes());
+                    if self.places.ever_of(job.key.as_bytes(), partition) {
                         let job = Arc::new(job);
                         self.lanes.offer(partition, tenure, offset, job.key.clone(), job, size);
                         continue;

@@ -1,6 +1,6 @@
 //! Reading partitions without being a member of a group.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdkafka::{
     TopicPartitionList,
@@ -11,7 +11,7 @@ use rdkafka::{
 use super::{LOOK, PATIENCE, number, patiently};
 use crate::{
     error::{Detail, Error},
-    kafka::{KafkaContext, KafkaSettings, message},
+    kafka::{self, KafkaContext, KafkaSettings, message},
     log::{Bounds, Page, ReadLimit},
     partition::{Offset, Partition},
     record::StoredRecord,
@@ -22,6 +22,9 @@ const GROUP: &str = "keylane-reader";
 
 /// Records between two that are wanted which are cheaper to read over than to ask for the second one anew.
 const READ_OVER: u64 = 256;
+
+/// With something to read there is an answer long before.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// One wait for a message.
 const TURN: Duration = Duration::from_millis(100);
@@ -117,7 +120,8 @@ impl Reader {
         let mut bytes = 0;
         // An end that the client tells of is one it came to after it was asked to stand there.
         let mut asked_anew = false;
-        let mut heard = Instant::now();
+        let mut heard = kafka::now();
+        let mut sent_again = 0;
         let what = format!("cannot read partition {partition} of queue '{topic}'");
         while page.next < bounds.end {
             let here = Stand { topic: topic.into(), partition, next: page.next };
@@ -130,7 +134,7 @@ impl Reader {
                     // SAFETY: it is a message without an error, and `borrowed` keeps it alive.
                     #[expect(unsafe_code, reason = "as `message::read`")]
                     let record = unsafe { message::read(borrowed.ptr()) };
-                    heard = Instant::now();
+                    heard = kafka::now();
                     page.next = record.offset.next();
                     self.stands = Some(Stand { topic: topic.into(), partition, next: page.next });
                     bytes += record.record.size();
@@ -151,6 +155,11 @@ impl Reader {
                 None if heard.elapsed() > PATIENCE => {
                     let error = KafkaError::MessageConsumption(RDKafkaErrorCode::OperationTimedOut);
                     return Err(self.context().explain(what, &error));
+                }
+                // A consumer that was sent from one partition to another was seen to stay silent: it is sent again.
+                None if heard.elapsed() > SILENCE * (1 + sent_again) => {
+                    sent_again += 1;
+                    self.stands = None;
                 }
                 None => {}
             }

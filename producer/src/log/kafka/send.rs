@@ -80,7 +80,7 @@ impl Sender {
     ) -> Result<Vec<Receipt>, AppendError> {
         let topic = queue.name.as_str();
         let reports = self.produce(records.iter().map(|(partition, record)| (topic, *partition, record)));
-        self.judge(queue, records, reports)
+        self.judge(queue, records, &reports)
     }
 
     /// Sends records and one more record in a transaction: all of them can be read, or none.
@@ -101,7 +101,7 @@ impl Sender {
         let of_queue = records.iter().map(|(partition, record)| (queue.name.as_str(), *partition, record));
         let mut reports = self.produce(of_queue.chain([(topic, Partition(0), &more)]));
         let of_more = reports.pop().flatten();
-        let receipts = self.judge(queue, records, reports).and_then(|receipts| match of_more {
+        let receipts = self.judge(queue, records, &reports).and_then(|receipts| match of_more {
             Some(Report::Written(_)) => Ok(receipts),
             _ => Err(failed(self.unanswered(queue, of_more.as_ref()), true)),
         });
@@ -185,7 +185,7 @@ impl Sender {
         &self,
         queue: &QueueIdentity,
         records: &[(Partition, Record)],
-        reports: Vec<Option<Report>>,
+        reports: &[Option<Report>],
     ) -> Result<Vec<Receipt>, AppendError> {
         let receipt = |(report, (partition, _)): (&Option<Report>, &(Partition, Record))| match report {
             Some(Report::Written(offset)) => Some(Receipt { partition: *partition, offset: *offset }),

@@ -21,7 +21,8 @@ use crate::{
     kafka::{KafkaContext, KafkaSettings},
     log::QueueDescription,
     queue::{
-        Incarnation, KeyHash, QueueIdentity, QueueName, QueueSpec, Replication, Retention, already_there, not_there,
+        GroupName, Incarnation, KeyHash, QueueIdentity, QueueName, QueueSpec, Replication, Retention, already_there,
+        not_there,
     },
 };
 
@@ -233,6 +234,25 @@ fn make(sender: &Sender, settings: &KafkaSettings, topic: &NewTopic<'_>) -> Resu
     let what = format!("cannot make the topic '{}'", topic.name);
     let answers = sender.ask(&what, |_| block_on(admin.create_topics([topic], &options())))?;
     Ok(answers.into_iter().find_map(|answer| answer.err().map(|(_, code)| code)))
+}
+
+pub(super) fn delete(
+    sender: &Sender,
+    settings: &KafkaSettings,
+    queue: &QueueName,
+    group: &GroupName,
+) -> Result<(), Error> {
+    let admin = admin(settings)?;
+    let what = format!("cannot delete queue '{queue}'");
+    let answers = sender.ask(&what, |_| block_on(admin.delete_topics(&[queue.as_str()], &options())))?;
+    let failed = answers.into_iter().find_map(|answer| answer.err().map(|(_, code)| code));
+    // A group that has members or never was: its offsets of a topic that is gone mean nothing, and expire.
+    let _ = block_on(admin.delete_groups(&[group.as_str()], &options()));
+    match failed {
+        None => Ok(()),
+        Some(RDKafkaErrorCode::UnknownTopicOrPartition) => Err(not_there(queue, &queues(sender)?)),
+        Some(code) => Err(sender.context().explain(what, &KafkaError::AdminOp(code))),
+    }
 }
 
 fn admin(settings: &KafkaSettings) -> Result<AdminClient<KafkaContext>, Error> {

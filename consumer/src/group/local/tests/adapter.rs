@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use super::*;
 use crate::{
     fence::{Generation, MemberId},
-    group::{Commit, CommitError},
+    group::{Commit, CommitError, GroupWatch, MemberOverview},
 };
 
 const P0: Partition = Partition(0);
@@ -399,8 +399,9 @@ fn an_overview_shows_an_expired_member_and_does_not_expel_it() {
     let mut member = MemberOverview {
         worker: "host/7".into(),
         member_for: Some(Duration::from_secs(5)),
+        expired: false,
         session_left: Some(Duration::from_secs(10)),
-        session: SESSION,
+        session: Some(SESSION),
         silent_for: Duration::from_secs(5),
         partitions: vec![P0, P1],
         revoking: vec![],
@@ -410,6 +411,7 @@ fn an_overview_shows_an_expired_member_and_does_not_expel_it() {
     folder.clock.advance(SESSION);
     member = MemberOverview {
         member_for: Some(Duration::from_secs(20)),
+        expired: true,
         session_left: None,
         silent_for: Duration::from_secs(20),
         ..member
@@ -433,13 +435,18 @@ fn everything_is_finished_when_each_partition_is_committed_to_its_end() {
     let mut group = folder.open();
     let me = told(&turn(&mut group));
     let mut reader = GroupReader::open(&folder.path(), &folder.queue, &Folder::group(), folder.clock.clone()).unwrap();
-    assert!(reader.everything_finished().unwrap());
+    let mut finished = || {
+        let overview = reader.overview().unwrap();
+        let mut log = LocalLog::open(&folder.path(), Open::Existing, Patience::Patient).unwrap();
+        overview.is_finished(|partition| log.bounds(&folder.queue, partition).ok())
+    };
+    assert!(finished());
     let last = folder.append(P1, 3)[2];
-    assert!(!reader.everything_finished().unwrap());
+    assert!(!finished());
     commit(&group, &me, &[(P1, last.0)]).unwrap();
-    assert!(!reader.everything_finished().unwrap());
+    assert!(!finished());
     commit(&group, &me, &[(P1, last.next().0)]).unwrap();
-    assert!(reader.everything_finished().unwrap());
+    assert!(finished());
 }
 
 #[test]

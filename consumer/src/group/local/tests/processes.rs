@@ -9,6 +9,7 @@ use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
+use crate::group::{GroupWatch, MemberOverview};
 
 /// Tells a process of this test binary that it is a member, and of which file.
 const MEMBER: &str = "KEYLANE_TEST_MEMBER_OF";
@@ -176,7 +177,7 @@ fn at_rest(members: &[MemberOverview], names: &[String]) -> bool {
     let mut owned: Vec<Partition> = members.iter().flat_map(|m| m.partitions.clone()).collect();
     owned.sort();
     members.len() == names.len()
-        && names.iter().all(|name| members.iter().any(|m| *m.worker == **name && m.session_left.is_some()))
+        && names.iter().all(|name| members.iter().any(|m| *m.worker == **name && !m.expired))
         && members.iter().all(|m| m.revoking.is_empty() && m.partitions.len() == 2)
         && owned == (0..PARTITIONS).map(Partition).collect::<Vec<_>>()
 }
