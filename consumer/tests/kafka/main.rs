@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+mod brokers;
 mod fence;
+mod frozen;
 mod handover;
 mod rig;
 mod suite;
