@@ -5,7 +5,10 @@
 mod brokers;
 mod fence;
 mod frozen;
+mod gaps;
+mod growth;
 mod handover;
+mod memory;
 mod rig;
 mod suite;
 mod zombie;
