@@ -41,6 +41,14 @@ pub trait Log: Send {
     /// [`Error::NotFound`], with the queues that are there.
     fn describe(&mut self, queue: &QueueName) -> Result<QueueDescription, Error>;
 
+    /// The identity of a queue alone: asked again and again, so it may cost little.
+    ///
+    /// # Errors
+    /// As [`Log::describe`].
+    fn identity(&mut self, queue: &QueueName) -> Result<QueueIdentity, Error> {
+        Ok(self.describe(queue)?.identity)
+    }
+
     /// All queues, by name.
     ///
     /// # Errors
@@ -131,6 +139,10 @@ impl Log for Box<dyn Log> {
 
     fn describe(&mut self, queue: &QueueName) -> Result<QueueDescription, Error> {
         (**self).describe(queue)
+    }
+
+    fn identity(&mut self, queue: &QueueName) -> Result<QueueIdentity, Error> {
+        (**self).identity(queue)
     }
 
     fn queues(&mut self) -> Result<Vec<QueueName>, Error> {

@@ -17,7 +17,7 @@
 //!
 //! Refused at start, with the reason: see `keylane_producer::kafka::settings`.
 
-use std::{cell::Cell, sync::Arc, time::Duration};
+use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Duration};
 
 use keylane_producer::{
     GroupName, Offset, Partition, QueueIdentity,
@@ -58,6 +58,9 @@ const SEEK: Duration = Duration::from_millis(500);
 
 const SEEK_AGAIN: Duration = Duration::from_millis(2);
 
+/// How long brokers may not know the topic: they hear of a new one after each other.
+const MISSING: Duration = Duration::from_secs(30);
+
 /// While leaving: how often to look whether it is done.
 const LOOK_ROUND: Duration = Duration::from_millis(20);
 
@@ -76,6 +79,10 @@ pub struct KafkaGroup {
     standing: Option<(MemberId, Generation)>,
     /// What was asked back and is not given back yet.
     revoked: Option<Revoked>,
+    /// To be read from there, once the client is ready for it: a partition that was just assigned is not for a moment.
+    waiting: BTreeMap<Partition, Offset>,
+    /// Since when the brokers do not know the topic.
+    missing: Option<BootTime>,
     /// Since when no broker was there.
     away: Option<String>,
     opened: BootTime,
@@ -129,6 +136,8 @@ impl KafkaGroup {
             part: Part::Member,
             standing: None,
             revoked: None,
+            waiting: BTreeMap::new(),
+            missing: None,
             away: None,
             opened: Clock::boot().now(),
         })
@@ -163,6 +172,7 @@ impl Group for KafkaGroup {
             let wait = match self.part {
                 _ if in_hand => Duration::ZERO,
                 Part::Leaving(_) | Part::Departing(..) => left.min(LOOK_ROUND),
+                Part::Member if !self.waiting.is_empty() => left.min(SEEK_AGAIN),
                 _ => left,
             };
             match self.client.poll(wait) {
@@ -191,14 +201,16 @@ impl KafkaGroup {
     fn obey(&mut self, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
         loop {
             // Not in the condition of a loop: the lock must be free while a command is carried out.
-            let Some(command) = self.control.shared().commands.pop_front() else { return Ok(()) };
+            let Some(command) = self.control.shared().commands.pop_front() else { break };
             if self.part != Part::Member && !matches!(command, Command::Leave) {
                 continue;
             }
             match command {
-                Command::Resume(partition, from) => self.resume(partition, from)?,
+                Command::Resume(partition, from) => {
+                    self.waiting.insert(partition, from);
+                }
                 Command::Pause(partition) => {
-                    self.reads.stop(partition);
+                    self.stop_reading(partition);
                     if self.owns(partition) {
                         self.did("pause a partition", self.client.pause(&[partition]))?;
                     }
@@ -208,23 +220,29 @@ impl KafkaGroup {
                 Command::Leave => self.leave(sink)?,
             }
         }
+        self.begin_reading();
+        Ok(())
     }
 
-    fn resume(&mut self, partition: Partition, from: Offset) -> Result<(), Error> {
-        let asked_back = self.revoked.as_ref().is_some_and(|revoked| revoked.partitions.contains(&partition));
-        if !self.owns(partition) || asked_back {
-            return Ok(());
-        }
-        match self.client.read_from(partition, from, SEEK) {
-            Ok(()) => self.reads.begin(partition, from),
-            Err(error) => {
-                // Just assigned, and not ready yet: at the next turn.
-                tracing::debug!(partition = partition.0, %error, "cannot read from here yet");
-                self.control.shared().commands.push_back(Command::Resume(partition, from));
-                std::thread::park_timeout(SEEK_AGAIN);
+    fn begin_reading(&mut self) {
+        for (partition, from) in std::mem::take(&mut self.waiting) {
+            let asked_back = self.revoked.as_ref().is_some_and(|revoked| revoked.partitions.contains(&partition));
+            if !self.owns(partition) || asked_back {
+                continue;
+            }
+            match self.client.read_from(partition, from, SEEK) {
+                Ok(()) => self.reads.begin(partition, from),
+                Err(error) => {
+                    tracing::debug!(partition = partition.0, %error, "cannot read from here yet");
+                    self.waiting.insert(partition, from);
+                }
             }
         }
-        Ok(())
+    }
+
+    fn stop_reading(&mut self, partition: Partition) {
+        self.reads.stop(partition);
+        self.waiting.remove(&partition);
     }
 
     /// Drained: once all that was asked back is, it is given back.
@@ -314,12 +332,15 @@ impl KafkaGroup {
     fn take_in(&mut self, event: Event, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
         match event {
             Event::Record(partition, record) => {
-                self.away = None;
+                (self.away, self.missing) = (None, None);
                 self.reads.record(partition, record);
             }
             Event::End(partition, end) => self.reads.end(partition, end),
             Event::Assign(partitions) => {
                 self.away = None;
+                if !partitions.is_empty() {
+                    self.missing = None;
+                }
                 self.deliver(sink);
                 self.assigned(partitions, sink)?;
             }
@@ -329,6 +350,9 @@ impl KafkaGroup {
             }
             Event::Error(RDKafkaErrorCode::AllBrokersDown, _, why) => self.away = Some(why),
             Event::Error(code, partition, why) => {
+                if matches!(code, RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) {
+                    self.missing.get_or_insert_with(|| Clock::boot().now());
+                }
                 let partition = partition.map(|p| p.0);
                 tracing::debug!(?code, ?partition, why, "the Kafka client has trouble");
             }
@@ -366,7 +390,7 @@ impl KafkaGroup {
                 shared.owned.entry(partition).or_default();
             }
         }
-        partitions.iter().for_each(|&p| self.reads.stop(p));
+        partitions.iter().for_each(|&p| self.stop_reading(p));
         if partitions.is_empty() && same_member && self.cooperative {
             if known.is_some_and(|(_, told)| told != generation) {
                 sink(GroupEvent::MovedOn { member, generation });
@@ -394,7 +418,7 @@ impl KafkaGroup {
     }
 
     fn asked_back(&mut self, partitions: Vec<Partition>, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
-        partitions.iter().for_each(|&p| self.reads.stop(p));
+        partitions.iter().for_each(|&p| self.stop_reading(p));
         let owned: Vec<Partition> = partitions.iter().copied().filter(|&p| self.owns(p)).collect();
         let lost = self.client.assignment_lost();
         self.revoked = Some(Revoked { partitions, left: owned.clone() });
@@ -412,6 +436,7 @@ impl KafkaGroup {
     fn lose_everything(&mut self, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
         let lost: Vec<Partition> = std::mem::take(&mut self.control.shared().owned).into_keys().collect();
         self.reads.stop_all();
+        self.waiting.clear();
         if !lost.is_empty() {
             sink(GroupEvent::Lost(lost));
         }
@@ -419,10 +444,9 @@ impl KafkaGroup {
     }
 
     fn forget(&mut self, partitions: &[Partition]) {
-        let mut shared = self.control.shared();
         for &partition in partitions {
-            shared.owned.remove(&partition);
-            self.reads.stop(partition);
+            self.control.shared().owned.remove(&partition);
+            self.stop_reading(partition);
         }
     }
 
@@ -452,6 +476,14 @@ impl KafkaGroup {
             && let Some(refusal) = context.refusal("cannot join the group")
         {
             return Err(refusal.into());
+        }
+        if self.missing.is_some_and(|since| now.since(since) > MISSING) {
+            let name = &self.queue.name;
+            return Err(Error::NotFound(
+                Detail::new(format!("the topic of queue '{name}' is not there any more")).remedy(
+                    "make it again, and start the worker again; if it holds other jobs then: keylane fence reset",
+                ),
+            ));
         }
         match &self.away {
             Some(why) => Err(Error::Unavailable(Detail::new("no Kafka broker is there").because(why.clone()))),

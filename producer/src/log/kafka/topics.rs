@@ -156,7 +156,7 @@ pub(super) fn describe(
     Ok(QueueDescription { retention: retention(sender, settings, queue)?, identity })
 }
 
-fn identity(sender: &Sender, cluster: &str, queue: &QueueName) -> Result<Option<QueueIdentity>, Error> {
+pub(super) fn identity(sender: &Sender, cluster: &str, queue: &QueueName) -> Result<Option<QueueIdentity>, Error> {
     let found = sender.ask(&format!("cannot look at queue '{queue}'"), |client| find(client, queue.as_str()))?;
     let Some(topic) = found else { return Ok(None) };
     if topic.id.is_empty() || topic.id.bytes().all(|b| b == b'A' || b == b'=') {
