@@ -13,7 +13,7 @@ use crate::{
     enqueue::Receipt,
     error::Error,
     partition::{Offset, Partition},
-    queue::{QueueIdentity, QueueName, QueueSpec, Retention},
+    queue::{QueueIdentity, QueueName, QueueSpec, Replication, Retention},
     record::{Record, StoredRecord},
 };
 
@@ -203,6 +203,8 @@ pub struct QueueDescription {
     pub identity: QueueIdentity,
     /// When finished records may go.
     pub retention: Retention,
+    /// Copies of each record, and how many must be in sync; `None` on the embedded engine, which has one file.
+    pub replication: Option<Replication>,
 }
 
 /// How much to read at once.
