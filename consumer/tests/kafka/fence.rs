@@ -14,7 +14,10 @@ use keylane_consumer::{
         Assignment, Group, GroupEvent,
         kafka::{Assignor, KafkaGroup},
     },
-    store::ClaimRefused,
+    store::{
+        ClaimRefused,
+        sqlite::{ResetOrder, SqliteStore},
+    },
 };
 use keylane_producer::Partition;
 
@@ -133,6 +136,12 @@ fn a_group_that_was_deleted_and_began_below_the_row_admits_nothing_and_says_fenc
     assert_eq!(generation, Some(1), "and does not join anew, which would raise the number by and by");
     assert_eq!((worker.owned(), ran.load(Ordering::SeqCst), rig.told_count()), (0, 0, 6));
     assert_eq!(worker.end().applied, 0);
+    // The remedy that the notice names.
+    let order = ResetOrder { who: "a person".into(), why: "the group was deleted".into(), dry_run: false };
+    SqliteStore::new(rig.store_path()).reset(&rig.queue, &rig.group_name(), &order).unwrap();
+    let summary = rig.run_until_empty("reset", teller("reset"));
+    assert_eq!((summary.applied, summary.clean), (2, true), "nothing is done again");
+    rig.assert_once_in_order(8);
 }
 
 /// The polling thread stands still until the group has given the partition away, and goes on: another claim, so the word of

@@ -2,8 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+mod brokers;
 mod fence;
+mod frozen;
+mod gaps;
+mod growth;
 mod handover;
+mod memory;
 mod rig;
 mod suite;
 mod zombie;

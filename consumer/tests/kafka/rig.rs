@@ -73,7 +73,7 @@ pub(crate) fn tell(job: &JobContext, worker: &str) -> Answer {
 }
 
 /// A handler that does nothing but tell.
-pub(crate) fn teller(worker: &str) -> impl Handler<SqliteStore> {
+pub(crate) fn teller(worker: &str) -> impl Handler<SqliteStore> + use<> {
     let worker = worker.to_owned();
     move |job: JobContext| {
         let answer = tell(&job, &worker);
@@ -82,7 +82,7 @@ pub(crate) fn teller(worker: &str) -> impl Handler<SqliteStore> {
 }
 
 /// As [`teller`], after a while.
-pub(crate) fn slow_teller(worker: &str, each: Duration) -> impl Handler<SqliteStore> {
+pub(crate) fn slow_teller(worker: &str, each: Duration) -> impl Handler<SqliteStore> + use<> {
     let worker = worker.to_owned();
     move |job: JobContext| {
         let answer = tell(&job, &worker);
@@ -173,10 +173,21 @@ impl Rig {
         file
     }
 
+    pub(crate) fn enqueuer(&self) -> Enqueuer<KafkaLog> {
+        let open = || Enqueuer::open(KafkaLog::open(self.settings.clone()).unwrap(), &self.queue.name);
+        // Brokers hear of a queue that was just made one after another.
+        let mut opened = None;
+        wait_for("every broker knows the queue", || match open() {
+            Ok(enqueuer) => opened.replace(enqueuer).is_none(),
+            Err(keylane_producer::Error::NotFound(_)) => false,
+            Err(error) => panic!("{error:?}"),
+        });
+        opened.unwrap()
+    }
+
     /// Jobs whose payload is their number.
     pub(crate) fn enqueue(&self, numbers: std::ops::RangeInclusive<u32>, key: impl Fn(u32) -> String) {
-        let log = KafkaLog::open(self.settings.clone()).unwrap();
-        let mut enqueuer = Enqueuer::open(log, &self.queue.name).unwrap();
+        let mut enqueuer = self.enqueuer();
         let job =
             |n: u32| Job::new(JobKey::try_from(key(n).as_str()).unwrap(), Some(Bytes::from(n.to_string()))).unwrap();
         enqueuer.send(numbers.map(job).collect()).unwrap();
@@ -198,6 +209,11 @@ impl Rig {
             }
         }
         self.enqueue(1..=u32::try_from(keys.len()).unwrap(), |n| keys[n as usize - 1].clone());
+    }
+
+    pub(crate) fn key_of(&self, partition: Partition) -> String {
+        let belongs = |key: &String| partition_of(key.as_bytes(), self.queue.partitions) == partition;
+        (0..).map(|n| format!("key{n}")).find(belongs).unwrap()
     }
 
     /// A member that no worker drives.
@@ -305,6 +321,12 @@ impl Rig {
 
     pub(crate) fn told_count(&self) -> usize {
         usize::try_from(self.count("SELECT count(*) FROM told")).unwrap()
+    }
+
+    pub(crate) fn told_by_partition(&self) -> BTreeMap<u32, usize> {
+        let mut counts = BTreeMap::new();
+        self.told().iter().for_each(|told| *counts.entry(told.partition).or_default() += 1);
+        counts
     }
 
     pub(crate) fn assert_once_in_order(&self, jobs: usize) {
