@@ -30,6 +30,8 @@ final class Records {
         settings.put("bootstrap.servers", brokers.bootstrap());
         settings.put("max.block.ms", arguments.get("limit_ms").asText());
         settings.put("reconnect.backoff.max.ms", "200");
+        // How large a record may be is for the broker to say.
+        settings.put("max.request.size", String.valueOf(16 << 20));
         if (arguments.hasNonNull("compression")) {
             settings.put("compression.type", arguments.get("compression").asText());
         }

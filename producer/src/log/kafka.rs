@@ -18,7 +18,7 @@ use self::{read::Reader, send::Sender};
 use crate::{
     enqueue::Receipt,
     error::{Detail, Error},
-    kafka::{self, KafkaContext, KafkaSettings},
+    kafka::{self, KafkaContext, KafkaSettings, codecs},
     log::{AppendError, Bounds, Checkpoint, Log, Page, QueueDescription, ReadLimit},
     partition::{Offset, Partition},
     queue::{GroupName, QueueIdentity, QueueName, QueueSpec},
@@ -33,12 +33,15 @@ mod topics;
 /// How long a call may wait for the brokers. A broker's death takes less: its leaders move within 9 s by default.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long the first contact may take, of which a person waits to hear why there is none.
+const FIRST_CONTACT: Duration = Duration::from_secs(10);
+
 /// One look at the cluster; between two, what the client heard meanwhile is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The largest record that brokers take by default (`max.message.bytes`), so that whatever can be read can be written
+/// The largest batch that brokers take by default (`max.message.bytes`), so that whatever can be read can be written
 /// again.
-const LARGEST_RECORD: usize = 1_048_588;
+const LARGEST_BATCH: usize = 1_048_588;
 
 /// A connection to a cluster.
 pub struct KafkaLog {
@@ -57,8 +60,9 @@ impl KafkaLog {
     /// [`Error::Refused`] if the broker refuses user or password, or its certificate is not trusted;
     /// [`Error::Unavailable`] if no broker answers in time; [`Error::Invalid`] if a property does not fit.
     pub fn open(settings: KafkaSettings) -> Result<Self, Error> {
+        codecs::check()?;
         let sender = Sender::open(&settings, None)?;
-        let cluster = sender.ask("cannot reach Kafka", |client| {
+        let cluster = sender.ask_for(FIRST_CONTACT, "cannot reach Kafka", |client| {
             // It tells no reason; the client hears one.
             client.fetch_cluster_id(LOOK).ok_or(KafkaError::MetadataFetch(RDKafkaErrorCode::OperationTimedOut))
         })?;
@@ -99,6 +103,11 @@ impl Log for KafkaLog {
 
     fn describe(&mut self, queue: &QueueName) -> Result<QueueDescription, Error> {
         topics::describe(&self.sender, &self.settings, &self.cluster, queue)
+    }
+
+    fn identity(&mut self, queue: &QueueName) -> Result<QueueIdentity, Error> {
+        let found = topics::identity(&self.sender, &self.cluster, queue)?;
+        found.map_or_else(|| Err(crate::queue::not_there(queue, &topics::queues(&self.sender)?)), Ok)
     }
 
     fn queues(&mut self) -> Result<Vec<QueueName>, Error> {
@@ -168,15 +177,35 @@ fn refusal(queue: &QueueIdentity, partition: Partition, record: &Record) -> Opti
     if let Err(error) = check_partition(queue, partition) {
         return Some(error);
     }
-    // What Kafka adds to a record and its batch is less than this; what counts is the batch after compression.
-    const FRAMING: usize = 512;
-    let size = record.size() + record.headers.len() * 10 + FRAMING;
-    (size > LARGEST_RECORD).then(|| {
+    let size = size_alone(record);
+    (size > LARGEST_BATCH).then(|| {
         Error::Invalid(
-            Detail::new(format!("a record of {size} bytes is too large: Kafka takes up to {LARGEST_RECORD}"))
+            Detail::new(format!("a record of {size} bytes is too large: Kafka takes up to {LARGEST_BATCH}"))
                 .remedy("send a smaller payload, or a reference to it"),
         )
     })
+}
+
+/// Bytes of a batch with this record alone, as the broker counts them: format 2, not compressed.
+fn size_alone(record: &Record) -> usize {
+    const BATCH: usize = 61;
+    /// Attributes, and the differences of time and offset to the batch's, which are zero.
+    const FIXED: usize = 3;
+    let bytes = |bytes: Option<&[u8]>| match bytes {
+        // Minus one.
+        None => 1,
+        Some(bytes) => varint(bytes.len()) + bytes.len(),
+    };
+    let header = |(name, value): &(bytes::Bytes, Option<bytes::Bytes>)| bytes(Some(name)) + bytes(value.as_deref());
+    let headers = varint(record.headers.len()) + record.headers.iter().map(header).sum::<usize>();
+    let body = FIXED + bytes(record.key.as_deref()) + bytes(record.value.as_deref()) + headers;
+    BATCH + varint(body) + body
+}
+
+/// Bytes of a number in seven bits each, with one bit for its sign.
+fn varint(number: usize) -> usize {
+    let bits = (usize::BITS - number.leading_zeros() + 1) as usize;
+    bits.div_ceil(7)
 }
 
 fn check_partition(queue: &QueueIdentity, partition: Partition) -> Result<(), Error> {
@@ -193,9 +222,10 @@ fn number(partition: Partition) -> i32 {
     partition.0.cast_signed()
 }
 
-/// Asks until there is an answer, up to [`PATIENCE`]. A refusal that the client hears meanwhile ends that at once: to the
+/// Asks until there is an answer, up to a limit. A refusal that the client hears meanwhile ends that at once: to the
 /// call itself it would be a time-out.
 fn patiently<T>(
+    limit: Duration,
     context: &KafkaContext,
     what: &str,
     serve: impl Fn(),
@@ -209,7 +239,7 @@ fn patiently<T>(
         };
         serve();
         let explained = context.explain(what, &error);
-        if !explained.is_transient() || started.elapsed() >= PATIENCE {
+        if !explained.is_transient() || started.elapsed() >= limit {
             return Err(explained);
         }
     }

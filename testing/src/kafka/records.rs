@@ -13,8 +13,8 @@ pub struct Record<'a> {
     pub key: Option<&'a [u8]>,
     /// Without one, a tombstone.
     pub value: Option<&'a [u8]>,
-    /// Names and values, in order.
-    pub headers: Vec<(&'a str, &'a [u8])>,
+    /// Names and values, in order; a value may be null.
+    pub headers: Vec<(&'a str, Option<&'a [u8]>)>,
     /// Sent to this partition; else the partitioner decides.
     pub partition: Option<i32>,
 }
@@ -62,7 +62,7 @@ impl Cluster {
                 let headers: Vec<_> = r
                     .headers
                     .iter()
-                    .map(|(name, value)| json!({ "name": name, "value": BASE64.encode(value) }))
+                    .map(|(name, value)| json!({ "name": name, "value": value.map(|v| BASE64.encode(v)) }))
                     .collect();
                 let (key, value) = (r.key.map(|k| BASE64.encode(k)), r.value.map(|v| BASE64.encode(v)));
                 json!({ "key": key, "value": value, "headers": headers, "partition": r.partition })

@@ -62,7 +62,7 @@ fn javas_partitioner_decides_and_every_compression_is_read() {
     sent.sort();
     assert_eq!(read, sent);
 
-    let chosen = Record { partition: Some(2), headers: vec![("h", b"v")], ..Record::new("a", "v") };
+    let chosen = Record { partition: Some(2), headers: vec![("h", Some(b"v"))], ..Record::new("a", "v") };
     let places = cluster.java_produce("packed", &[chosen], Produce::default()).unwrap();
     assert_eq!(places[0].partition, 2);
 }

@@ -68,7 +68,7 @@ impl Reader {
     pub(super) fn bounds(&self, topic: &str, partition: Partition) -> Result<Bounds, Error> {
         let what = format!("cannot read partition {partition} of queue '{topic}'");
         let ask = || self.consumer.fetch_watermarks(topic, number(partition), LOOK);
-        let (start, end) = patiently(self.context(), &what, || (), ask).map_err(|error| self.missing(topic, error))?;
+        let (start, end) = patiently(PATIENCE, self.context(), &what, || (), ask).map_err(|error| self.missing(topic, error))?;
         let (start, end) = (Offset(start.unsigned_abs()), Offset(end.unsigned_abs()));
         Ok(Bounds { start: start.min(end), end })
     }

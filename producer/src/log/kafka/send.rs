@@ -10,10 +10,11 @@ use rdkafka::{
     client::Client,
     error::{KafkaError, RDKafkaError, RDKafkaErrorCode},
     message::{DeliveryResult, Message},
+    metadata::MetadataPartition,
     producer::{BaseProducer, BaseRecord, Producer, ProducerContext, PurgeConfig},
 };
 
-use super::{LARGEST_RECORD, PATIENCE, number, patiently};
+use super::{LARGEST_BATCH, PATIENCE, number, patiently};
 use crate::{
     enqueue::Receipt,
     error::{Detail, Error},
@@ -27,6 +28,13 @@ use crate::{
 /// While there is nothing else to do than to wait for reports. A poll of the client lasts as long as it is told.
 const TURN: Duration = Duration::from_millis(1);
 
+/// Before it knows the broker, the client takes a record's framing for larger than it is. How large a record may be is
+/// decided before it is given to the client.
+const MARGIN: usize = 64 << 10;
+
+/// What is batched together stays below what brokers take; a record alone may be larger than this.
+const BATCH: usize = 1_000_000;
+
 /// One idempotent producer.
 pub(super) struct Sender {
     producer: BaseProducer<KafkaContext>,
@@ -39,7 +47,9 @@ impl Sender {
     pub(super) fn open(settings: &KafkaSettings, transactional: Option<&str>) -> Result<Self, Error> {
         let mut config = settings.config();
         config.set("acks", "all").set("enable.idempotence", "true");
-        config.set("message.max.bytes", LARGEST_RECORD.to_string());
+        config.set("message.max.bytes", (LARGEST_BATCH + MARGIN).to_string());
+        let batch = settings.get("batch.size").and_then(|size| size.parse().ok()).unwrap_or(BATCH);
+        config.set("batch.size", batch.min(BATCH).to_string());
         for (name, default) in [("message.timeout.ms", PATIENCE.as_millis().to_string()), ("linger.ms", "0".into())] {
             if settings.get(name).is_none() {
                 config.set(name, default);
@@ -67,9 +77,19 @@ impl Sender {
     pub(super) fn ask<T>(
         &self,
         what: &str,
+        ask: impl FnMut(&Client<KafkaContext>) -> Result<T, KafkaError>,
+    ) -> Result<T, Error> {
+        self.ask_for(PATIENCE, what, ask)
+    }
+
+    /// As [`Sender::ask`], with another limit.
+    pub(super) fn ask_for<T>(
+        &self,
+        limit: Duration,
+        what: &str,
         mut ask: impl FnMut(&Client<KafkaContext>) -> Result<T, KafkaError>,
     ) -> Result<T, Error> {
-        patiently(self.context(), what, || self.producer.poll(TURN), || ask(self.client()))
+        patiently(limit, self.context(), what, || self.producer.poll(TURN), || ask(self.client()))
     }
 
     /// Sends, and waits for the broker's word on each.
@@ -135,7 +155,7 @@ impl Sender {
             }
             other => other.map(|()| true),
         };
-        if patiently(self.context(), what, || self.producer.poll(TURN), attempt)? {
+        if patiently(PATIENCE, self.context(), what, || self.producer.poll(TURN), attempt)? {
             return Ok(());
         }
         let error = last.take().map_or(KafkaError::Canceled, KafkaError::Transaction);
@@ -228,8 +248,34 @@ impl Sender {
                     .because(error)
                     .remedy("fewer copies are in sync than min.insync.replicas asks for: bring the brokers back"),
             ),
+            // The client tries again what lacks copies until its time is over, and tells only of the time.
+            RDKafkaErrorCode::MessageTimedOut => match self.lacking(queue) {
+                Some(lacking) => Error::Unavailable(
+                    Detail::new(what)
+                        .because(format!("{error}: {lacking}"))
+                        .remedy("bring the brokers back: fewer copies than min.insync.replicas take nothing"),
+                ),
+                None => self.context().explain(what, &error),
+            },
             _ => self.context().explain(what, &error),
         }
+    }
+
+    /// Which partitions have no leader, or copies that are not in sync.
+    fn lacking(&self, queue: &QueueIdentity) -> Option<String> {
+        let metadata = self.client().fetch_metadata(Some(queue.name.as_str()), super::LOOK).ok()?;
+        let topic = metadata.topics().first()?;
+        let partition = |p: &MetadataPartition| match (p.leader(), p.isr().len(), p.replicas().len()) {
+            (..0, ..) => Some(format!("partition {} has no leader", p.id())),
+            (_, in_sync, all) if in_sync < all => {
+                Some(format!("partition {} has {in_sync} of {all} copies in sync", p.id()))
+            }
+            _ => None,
+        };
+        let mut lacking = topic.partitions().iter().filter_map(partition);
+        let first = lacking.next()?;
+        let more = lacking.count();
+        Some(if more == 0 { first } else { format!("{first}, and so lack {more} more") })
     }
 }
 
