@@ -10,5 +10,6 @@ mod growth;
 mod handover;
 mod memory;
 mod rig;
+mod running;
 mod suite;
 mod zombie;

@@ -1,24 +1,17 @@
 //! A queue on a real Kafka, a store in a temporary folder, and whole workers on threads or in processes of their own.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Condvar, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::JoinHandle,
+    sync::{Condvar, Mutex},
     time::Duration,
 };
 
 use bytes::Bytes;
 use keylane_consumer::{
-    Error, Handler, JobContext, Notice, Outcome, Parts, Summary, Worker, WorkerHandle, WorkerSettings,
+    Handler, JobContext, Notice, Outcome, Parts, Summary, Worker, WorkerSettings,
     clock::Clock,
-    group::{
-        Group, GroupControl, GroupEvent,
-        kafka::{Assignor, KafkaGroup, KafkaGroupSettings},
-    },
+    group::kafka::{Assignor, KafkaGroup, KafkaGroupSettings},
     store::sqlite::SqliteStore,
 };
 use keylane_producer::{
@@ -29,6 +22,8 @@ use keylane_producer::{
 };
 use keylane_testing::kafka::{Cluster, shared};
 use rusqlite::{Connection, params};
+
+pub(crate) use crate::running::{Gate, How, Running};
 
 pub(crate) type Answer = Outcome<SqliteStore>;
 
@@ -248,7 +243,7 @@ impl Rig {
         let (mut settings, behaviour) = self.behaviour(name);
         settings.until_empty = how.until_empty;
         let group = KafkaGroup::open(&self.settings, &self.queue, &self.group_name(), &behaviour).unwrap();
-        let group = Gated { group, gate: how.gate.clone(), assigned: how.assigned.clone() };
+        let group = how.gated(group);
         let parts = Parts {
             queue: self.queue.clone(),
             group_name: self.group_name(),
@@ -274,24 +269,9 @@ impl Rig {
         name: &str,
         how: &How,
         handler: H,
-        mut listen: impl FnMut(&Notice) + Send + 'static,
+        listen: impl FnMut(&Notice) + Send + 'static,
     ) -> Running {
-        let worker = self.worker(name, how, handler);
-        let handle = worker.handle();
-        let seen = Arc::new(Mutex::new(Seen::default()));
-        let noted = Arc::clone(&seen);
-        let name = name.to_owned();
-        let thread = std::thread::spawn(move || {
-            let tell = name.clone();
-            let answer = worker.run(move |notice| {
-                println!("{tell}: {notice:?}");
-                noted.lock().unwrap_or_else(PoisonError::into_inner).note(&notice);
-                listen(&notice);
-            });
-            println!("{name}: {answer:?}");
-            answer
-        });
-        Running { handle, thread, seen }
+        Running::start(name, self.worker(name, how, handler), listen)
     }
 
     pub(crate) fn wait_for(&self, what: &str, is_so: impl FnMut() -> bool) {
@@ -362,131 +342,6 @@ fn reach(bootstrap: &str) -> KafkaSettings {
     let mut settings = KafkaSettings::new(bootstrap.parse().unwrap());
     settings.set("topic.metadata.refresh.interval.ms=1000", PropertySource::File).unwrap();
     settings
-}
-
-/// How a worker is run.
-#[derive(Clone, Default)]
-pub(crate) struct How {
-    pub(crate) until_empty: bool,
-    /// Shut: no poll begins.
-    pub(crate) gate: Gate,
-    /// Shut: a poll does not go on after it has told an assignment.
-    pub(crate) assigned: Gate,
-}
-
-/// What the polling thread waits at. While it is shut, the client's own threads go on: the member answers nothing and is
-/// there. Open by default.
-#[derive(Clone, Default)]
-pub(crate) struct Gate(Arc<AtomicBool>);
-
-impl Gate {
-    pub(crate) fn shut_now() -> Self {
-        let gate = Self::default();
-        gate.shut();
-        gate
-    }
-
-    pub(crate) fn shut(&self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-
-    pub(crate) fn open(&self) {
-        self.0.store(false, Ordering::SeqCst);
-    }
-
-    fn pass(&self) {
-        while self.0.load(Ordering::SeqCst) {
-            std::thread::park_timeout(Duration::from_millis(5));
-        }
-    }
-}
-
-struct Gated {
-    group: KafkaGroup,
-    gate: Gate,
-    assigned: Gate,
-}
-
-impl Group for Gated {
-    fn poll(&mut self, limit: Duration, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
-        self.gate.pass();
-        self.group.poll(limit, &mut |event| {
-            let given = matches!(event, GroupEvent::Assigned(_));
-            sink(event);
-            if given {
-                self.assigned.pass();
-            }
-        })
-    }
-
-    fn control(&self) -> Arc<dyn GroupControl> {
-        self.group.control()
-    }
-}
-
-/// What a worker's notices say.
-#[derive(Default)]
-pub(crate) struct Seen {
-    pub(crate) owned: BTreeSet<Partition>,
-    pub(crate) notices: Vec<Notice>,
-}
-
-impl Seen {
-    fn note(&mut self, notice: &Notice) {
-        match notice {
-            Notice::TookOver { partition, .. } => drop(self.owned.insert(*partition)),
-            Notice::Released { partition, .. } => drop(self.owned.remove(partition)),
-            Notice::Lost(lost) => self.owned.retain(|p| !lost.contains(p)),
-            _ => {}
-        }
-        self.notices.push(notice.clone());
-    }
-}
-
-pub(crate) struct Running {
-    handle: WorkerHandle,
-    thread: JoinHandle<Result<Summary, Error>>,
-    seen: Arc<Mutex<Seen>>,
-}
-
-impl Running {
-    pub(crate) fn look<T>(&self, at: impl FnOnce(&Seen) -> T) -> T {
-        at(&self.seen.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub(crate) fn owned(&self) -> usize {
-        self.look(|seen| seen.owned.len())
-    }
-
-    pub(crate) fn owns(&self) -> BTreeSet<Partition> {
-        self.look(|seen| seen.owned.clone())
-    }
-
-    /// How many notices of a kind there were.
-    pub(crate) fn noticed(&self, kind: impl Fn(&Notice) -> bool) -> usize {
-        self.look(|seen| seen.notices.iter().filter(|notice| kind(notice)).count())
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.thread.is_finished()
-    }
-
-    pub(crate) fn ask_to_end(&self) {
-        self.handle.end();
-    }
-
-    pub(crate) fn outcome(self) -> Result<Summary, Error> {
-        self.thread.join().unwrap()
-    }
-
-    pub(crate) fn join(self) -> Summary {
-        self.outcome().unwrap()
-    }
-
-    pub(crate) fn end(self) -> Summary {
-        self.handle.end();
-        self.join()
-    }
 }
 
 /// Waits for a condition, with a limit.
