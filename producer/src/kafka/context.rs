@@ -32,6 +32,11 @@ const FRESH: Duration = Duration::from_secs(30);
 /// Without a word about it in the token, it is taken to live this long.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(300);
 
+/// What librdkafka says of a broker that hung up before it said anything.
+const OTHER_PROTOCOL: &str = "security.protocol";
+const PROTOCOL_REMEDY: &str = "set security.protocol to what this port of the broker speaks: plaintext, ssl, sasl_plaintext or \
+                               sasl_ssl";
+
 /// One for each client.
 pub struct KafkaContext {
     settings: KafkaSettings,
@@ -80,7 +85,13 @@ impl KafkaContext {
             (Some(code), _) if refusal(code) => Error::Refused(detail.because(error.to_string()).remedy(remedy(code))),
             (_, Some((code, text))) if refusal(code) => Error::Refused(detail.because(text).remedy(remedy(code))),
             (_, Some((code, text))) => {
-                Error::Unavailable(detail.because(format!("{error}: {text}")).remedy(remedy(code)))
+                // That nobody answered in time says less than why.
+                let why = match error.rdkafka_error_code() {
+                    Some(RDKafkaErrorCode::OperationTimedOut) => text.clone(),
+                    _ => format!("{error}: {text}"),
+                };
+                let remedy = if text.contains(OTHER_PROTOCOL) { PROTOCOL_REMEDY } else { remedy(code) };
+                Error::Unavailable(detail.because(why).remedy(remedy))
             }
             (_, None) => Error::Unavailable(detail.because(error.to_string())),
         }
@@ -119,6 +130,11 @@ impl KafkaContext {
         }
     }
 
+    /// Whether it was said where a token is.
+    pub(super) fn logs_in_by_token(&self) -> bool {
+        self.settings.has_oauth_token()
+    }
+
     /// A token for SASL OAUTHBEARER: what the file or variable holds now, with the name and the end that it tells.
     ///
     /// # Errors
@@ -155,6 +171,9 @@ impl ClientContext for KafkaContext {
     const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
 
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        if message.contains(OTHER_PROTOCOL) {
+            self.hear(RDKafkaErrorCode::BrokerTransportFailure, message);
+        }
         // What matters comes as an error too; the log is for those who ask for it.
         match level {
             RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {

@@ -18,7 +18,7 @@ use rdkafka::{
 use super::{LOOK, PATIENCE, checkpoints, send::Sender};
 use crate::{
     error::{Detail, Error},
-    kafka::{KafkaContext, KafkaSettings},
+    kafka::{KafkaContext, KafkaSettings, token},
     log::QueueDescription,
     queue::{
         GroupName, Incarnation, KeyHash, QueueIdentity, QueueName, QueueSpec, Replication, Retention, already_there,
@@ -269,7 +269,9 @@ pub(super) fn delete(
 fn admin(settings: &KafkaSettings) -> Result<AdminClient<KafkaContext>, Error> {
     let context = KafkaContext::new(settings.clone());
     let failed = |error| KafkaContext::new(settings.clone()).explain("cannot make a Kafka client", &error);
-    settings.config().create_with_context(context).map_err(failed)
+    let admin: AdminClient<KafkaContext> = settings.config().create_with_context(context).map_err(failed)?;
+    token::give_if_wanted(admin.inner());
+    Ok(admin)
 }
 
 fn options() -> AdminOptions {
