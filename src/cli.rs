@@ -31,12 +31,8 @@ use crate::{
     telemetry::LogFormat,
 };
 
-<<<<<<< HEAD
 pub(crate) use bench::{BenchArgs, BenchCommand, Figure, KafkaArgs, KafkaFigure, LocalArgs};
-=======
-pub(crate) use bench::{BenchArgs, BenchCommand, Figure, LocalArgs};
 pub(crate) use config::{ConfigArgs, ConfigCommand};
->>>>>>> security
 pub(crate) use demo::{DemoArgs, DemoWorkerArgs};
 pub(crate) use enqueue::{EnqueueArgs, InputFormat};
 pub(crate) use fence::{FenceArgs, FenceCommand, ResetArgs, ShowArgs};
