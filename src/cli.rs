@@ -31,7 +31,7 @@ use crate::{
     telemetry::LogFormat,
 };
 
-pub(crate) use bench::{BenchArgs, BenchCommand, Figure, LocalArgs};
+pub(crate) use bench::{BenchArgs, BenchCommand, Figure, KafkaArgs, KafkaFigure, LocalArgs};
 pub(crate) use config::{ConfigArgs, ConfigCommand};
 pub(crate) use demo::{DemoArgs, DemoWorkerArgs};
 pub(crate) use enqueue::{EnqueueArgs, InputFormat};

@@ -6,6 +6,8 @@
 #[allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 mod process;
 
+#[path = "processes/crew.rs"]
+mod crew;
 #[path = "processes/fleet.rs"]
 mod fleet;
 #[path = "processes/journal.rs"]

@@ -13,7 +13,7 @@ use crate::{
     enqueue::Receipt,
     error::Error,
     partition::{Offset, Partition},
-    queue::{QueueIdentity, QueueName, QueueSpec, Retention},
+    queue::{QueueIdentity, QueueName, QueueSpec, Replication, Retention},
     record::{Record, StoredRecord},
 };
 
@@ -40,6 +40,14 @@ pub trait Log: Send {
     /// # Errors
     /// [`Error::NotFound`], with the queues that are there.
     fn describe(&mut self, queue: &QueueName) -> Result<QueueDescription, Error>;
+
+    /// The identity of a queue alone: asked again and again, so it may cost little.
+    ///
+    /// # Errors
+    /// As [`Log::describe`].
+    fn identity(&mut self, queue: &QueueName) -> Result<QueueIdentity, Error> {
+        Ok(self.describe(queue)?.identity)
+    }
 
     /// All queues, by name.
     ///
@@ -133,6 +141,10 @@ impl Log for Box<dyn Log> {
         (**self).describe(queue)
     }
 
+    fn identity(&mut self, queue: &QueueName) -> Result<QueueIdentity, Error> {
+        (**self).identity(queue)
+    }
+
     fn queues(&mut self) -> Result<Vec<QueueName>, Error> {
         (**self).queues()
     }
@@ -191,6 +203,8 @@ pub struct QueueDescription {
     pub identity: QueueIdentity,
     /// When finished records may go.
     pub retention: Retention,
+    /// Copies of each record, and how many must be in sync; `None` on the embedded engine, which has one file.
+    pub replication: Option<Replication>,
 }
 
 /// How much to read at once.

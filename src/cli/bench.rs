@@ -17,6 +17,48 @@ pub(crate) enum BenchCommand {
     /// Measure the embedded engine against bare SQLite on this machine's disk
     #[command(after_help = LOCAL_HELP)]
     Local(LocalArgs),
+    /// Measure a worker on Kafka against a bare poll loop, and what moves when workers come and go
+    #[command(after_help = KAFKA_HELP)]
+    Kafka(KafkaArgs),
+}
+
+const KAFKA_HELP: &str = "\
+Examples:
+  keylane bench kafka --broker kafka://localhost:9092
+  keylane bench kafka --broker kafka://localhost:9092 --figure noop --rounds 3 -o json
+
+It makes topics of its own and deletes them. Each ratio is measured in one run, side by side in alternating rounds.";
+
+/// What `bench kafka` can measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KafkaFigure {
+    /// A whole worker with a handler that does nothing, against a bare poll loop; and what fence and markers cost
+    Noop,
+    /// Worker processes that die, leave, join and freeze: how long partitions stand still
+    Moves,
+}
+
+/// Arguments of `bench kafka`.
+#[derive(Debug, Args)]
+pub(crate) struct KafkaArgs {
+    /// Measure this figure only; give it again for more [default: all]
+    #[arg(long, env = "KEYLANE_BENCH_KAFKA_FIGURE", hide_env_values = true, value_enum, value_name = "NAME")]
+    #[arg(value_delimiter = ',')]
+    pub(crate) figure: Vec<KafkaFigure>,
+
+    /// Rounds of each side; the median counts
+    #[arg(long, env = "KEYLANE_BENCH_ROUNDS", hide_env_values = true, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) rounds: u32,
+
+    /// Jobs in a round
+    #[arg(long, env = "KEYLANE_BENCH_JOBS", hide_env_values = true, value_name = "N", default_value_t = 1_000_000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    pub(crate) jobs: u64,
+
+    /// Where to make the store's file; it is removed at the end [default: the folder for temporary files]
+    #[arg(long, env = "KEYLANE_BENCH_FOLDER", hide_env_values = true, value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
 }
 
 const LOCAL_HELP: &str = "\

@@ -10,6 +10,7 @@ mod desk;
 mod enqueue;
 mod growth;
 mod jobs;
+mod kafka;
 mod measure;
 mod memory;
 mod noop;
@@ -36,6 +37,7 @@ use crate::{
 pub(crate) fn run(args: &BenchArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
     match &args.command {
         BenchCommand::Local(args) => local(args, global, output),
+        BenchCommand::Kafka(args) => kafka::run(args, global, output),
     }
 }
 

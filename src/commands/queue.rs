@@ -143,6 +143,10 @@ struct Shown<'a> {
     hash: &'a str,
     retention_age_seconds: Option<u64>,
     retention_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copies: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min_in_sync: Option<u16>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     partitions: &'a [PartitionShown],
     #[serde(skip)]
@@ -169,6 +173,8 @@ impl<'a> Shown<'a> {
             hash: identity.hash.as_str(),
             retention_age_seconds: description.retention.age.map(|age| age.as_secs()),
             retention_bytes: description.retention.bytes,
+            copies: description.replication.map(|r| r.factor),
+            min_in_sync: description.replication.map(|r| r.min_in_sync),
             partitions,
             description,
         }
@@ -184,6 +190,10 @@ impl<'a> Shown<'a> {
         output.line(&format!("cluster      {}", self.cluster))?;
         output.line(&format!("partitions   {} by {}", self.partition_count, self.hash))?;
         output.line(&format!("retention    {age}, {bytes}"))?;
+        if let Some(Replication { factor, min_in_sync, unsafe_too }) = self.description.replication {
+            let note = if unsafe_too { ": one dead disk loses jobs, or one restart stops all who enqueue" } else { "" };
+            output.line(&format!("copies       {factor}, of which {min_in_sync} in sync before a receipt{note}"))?;
+        }
         output.line(&format!("records      {records}"))?;
         output.line("")?;
         let mut table = Table::new(&["PARTITION", "FIRST", "NEXT", "RECORDS"]);

@@ -12,15 +12,20 @@ pub mod worker;
 
 use keylane_producer::{
     Log, Offset, Partition,
+    kafka::KafkaSettings,
     log::{
         ReadLimit,
+        kafka::KafkaLog,
         local::{LocalLog, Open},
     },
     sqlite::Patience,
 };
 
-/// A folder with its own queue file.
-pub struct Place(tempfile::TempDir);
+/// A folder with its own queue file, or whose queues are on a broker.
+pub struct Place {
+    folder: tempfile::TempDir,
+    broker: Option<String>,
+}
 
 /// How a run ended.
 pub struct Ended {
@@ -41,7 +46,12 @@ pub struct Found {
 
 impl Place {
     pub fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self { folder: tempfile::tempdir().unwrap(), broker: None }
+    }
+
+    /// One whose queues are at this address.
+    pub fn on(broker: &str) -> Self {
+        Self { broker: Some(broker.to_owned()), ..Self::new() }
     }
 
     /// One with a queue `jobs`.
@@ -52,7 +62,7 @@ impl Place {
     }
 
     pub fn path(&self) -> &Path {
-        self.0.path()
+        self.folder.path()
     }
 
     pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
@@ -64,6 +74,7 @@ impl Place {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_keylane"));
         command.args(args).current_dir(self.path()).env_clear();
+        command.envs(self.broker.iter().map(|broker| ("KEYLANE_BROKER", broker)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -87,9 +98,20 @@ impl Place {
 
     /// Everything on a queue, partition by partition.
     pub fn records(&self, queue: &str) -> Vec<Found> {
-        let mut log = LocalLog::open(&self.path().join("keylane.db"), Open::Existing, Patience::Patient).unwrap();
+        let mut log = self.log();
         let identity = log.describe(&queue.parse().unwrap()).unwrap().identity;
-        identity.partitions.all().flat_map(|p| read_all(&mut log, &identity, p)).collect()
+        identity.partitions.all().flat_map(|p| read_all(&mut *log, &identity, p)).collect()
+    }
+
+    /// The log that the program writes to.
+    pub fn log(&self) -> Box<dyn Log> {
+        match self.broker.as_deref().map(|broker| broker.strip_prefix("kafka://").unwrap()) {
+            Some(servers) => Box::new(KafkaLog::open(KafkaSettings::new(servers.parse().unwrap())).unwrap()),
+            None => {
+                let file = self.path().join("keylane.db");
+                Box::new(LocalLog::open(&file, Open::Existing, Patience::Patient).unwrap())
+            }
+        }
     }
 
     /// Payloads of everything on `jobs`, sorted.
@@ -102,13 +124,13 @@ impl Place {
 
     /// How many records `jobs` has.
     pub fn count(&self) -> u64 {
-        let mut log = LocalLog::open(&self.path().join("keylane.db"), Open::Existing, Patience::Patient).unwrap();
+        let mut log = self.log();
         let identity = log.describe(&"jobs".parse().unwrap()).unwrap().identity;
         identity.partitions.all().map(|p| log.bounds(&identity, p).unwrap().end.0).sum()
     }
 }
 
-fn read_all(log: &mut LocalLog, queue: &keylane_producer::QueueIdentity, partition: Partition) -> Vec<Found> {
+fn read_all(log: &mut dyn Log, queue: &keylane_producer::QueueIdentity, partition: Partition) -> Vec<Found> {
     let end = log.bounds(queue, partition).unwrap().end;
     let mut from = Offset(0);
     let mut found = Vec::new();

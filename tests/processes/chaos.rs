@@ -4,11 +4,11 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use keylane_consumer::clock::{BootTime, Clock};
-use rustix::process::Signal;
+use keylane_consumer::clock::Clock;
 
 use crate::{
-    fleet::{self, Fleet, Landed, Worker},
+    crew::{Crew, Dice, Step},
+    fleet::{self, Fleet, Landed},
     journal,
     process::pause,
 };
@@ -31,44 +31,6 @@ const JOBS: usize = 220;
 const KEYS: usize = 200;
 const STEPS: usize = 12;
 
-/// What is done to the workers. A number chooses among those that live.
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    Kill(usize),
-    /// For so many milliseconds: shorter or longer than the session.
-    Freeze(usize, u64),
-    End(usize),
-    Join,
-    Nothing,
-}
-
-/// Small and repeatable.
-struct Dice(u64);
-
-impl Dice {
-    fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 33).unwrap() % limit
-    }
-
-    fn step(&mut self) -> Step {
-        match self.below(10) {
-            0..3 => Step::Kill(self.below(8)),
-            3..5 => Step::Freeze(self.below(8), 200 + self.below(800) as u64),
-            5 | 6 => Step::Freeze(self.below(8), 3_000),
-            7 => Step::End(self.below(8)),
-            8 => Step::Join,
-            _ => Step::Nothing,
-        }
-    }
-}
-
 #[test]
 fn whatever_happens_to_workers_nothing_is_lost_repeated_or_out_of_order() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -83,13 +45,12 @@ fn whatever_happens_to_workers_nothing_is_lost_repeated_or_out_of_order() {
 fn play(seed: u64) {
     let mut dice = Dice::new(seed);
     let plan: Vec<(Step, Vec<usize>)> =
-        (0..STEPS).map(|_| (dice.step(), (0..JOBS).map(|_| dice.below(KEYS)).collect())).collect();
+        (0..STEPS).map(|_| (Step::draw(&mut dice), (0..JOBS).map(|_| dice.below(KEYS)).collect())).collect();
     let steps: Vec<Step> = plan.iter().map(|(step, _)| *step).collect();
     println!("KEYLANE_SEED={seed}: {steps:?}");
 
     let fleet = Fleet::new(6, &OPTIONS);
-    let mut crew = Crew { fleet: &fleet, alive: Vec::new(), thawing: Vec::new(), stopped: BTreeSet::new(), named: 0 };
-    (0..3).for_each(|_| crew.join());
+    let mut crew = Crew::of(&fleet, 3);
     for (step, keys) in plan {
         crew.meanwhile(|| fleet.enqueue(keys.into_iter().map(|key| format!("k{key}"))));
         crew.suffer(step);
@@ -107,113 +68,6 @@ fn play(seed: u64) {
     let verdict = fleet.judge().and_then(|()| journal::overlap(&fleet.file("journal"), &crew.stopped));
     if let Err(broken) = verdict {
         panic!("KEYLANE_SEED={seed} {steps:?}: {broken}\n{}", fleet.report());
-    }
-}
-
-/// The workers of one play.
-struct Crew<'f> {
-    fleet: &'f Fleet,
-    alive: Vec<Worker>,
-    /// Frozen, with the time of their thaw.
-    thawing: Vec<(Worker, BootTime)>,
-    /// Names of those that ever stood still: they may overlap with whoever took over.
-    stopped: BTreeSet<String>,
-    named: usize,
-}
-
-impl Crew<'_> {
-    fn join(&mut self) {
-        self.named += 1;
-        self.alive.push(self.fleet.start(&format!("w{}", self.named), journal::HANDLER));
-    }
-
-    fn suffer(&mut self, step: Step) {
-        self.let_go();
-        let clock = Clock::boot();
-        match step {
-            Step::Kill(at) => {
-                let at = at % self.alive.len();
-                self.alive.remove(at).kill();
-            }
-            Step::Freeze(at, ms) => {
-                let at = at % self.alive.len();
-                let worker = self.alive.remove(at);
-                worker.signal(Signal::STOP);
-                self.stopped.insert(worker.name.clone());
-                self.thawing.push((worker, clock.now().plus(Duration::from_millis(ms))));
-            }
-            Step::End(at) => {
-                let at = at % self.alive.len();
-                let worker = self.alive.remove(at);
-                worker.signal(Signal::TERM);
-                // It ends by itself while the others go on; what still runs at the end is waited for.
-                self.thawing.push((worker, clock.now()));
-            }
-            Step::Join => self.join(),
-            Step::Nothing => {}
-        }
-        while self.alive.len() < 2 {
-            self.join();
-        }
-    }
-
-    /// Does this, which may have to wait for a frozen one.
-    fn meanwhile(&mut self, act: impl FnOnce() + Send) {
-        std::thread::scope(|scope| {
-            let acting = scope.spawn(act);
-            while !acting.is_finished() {
-                self.thaw();
-                pause(Duration::from_millis(5));
-            }
-        });
-        self.thaw();
-    }
-
-    /// Lets go on whose time has come.
-    fn thaw(&mut self) {
-        let now = Clock::boot().now();
-        let (due, waiting) = std::mem::take(&mut self.thawing).into_iter().partition(|(_, at)| *at <= now);
-        self.thawing = waiting;
-        for (worker, _) in due {
-            worker.signal(Signal::CONT);
-            self.alive.push(worker);
-        }
-    }
-
-    /// Those that have ended as they were asked to.
-    fn let_go(&mut self) {
-        let mut at = 0;
-        while at < self.alive.len() {
-            let Some(code) = self.alive[at].ended() else {
-                at += 1;
-                continue;
-            };
-            let worker = self.alive.remove(at);
-            assert!(matches!(code, 0 | 1), "{}: {}\n{}", worker.name, worker.errors(), self.fleet.report());
-            self.judge_standing(&worker);
-        }
-    }
-
-    /// Whoever lost its partitions stood still, if only because the machine did.
-    fn judge_standing(&mut self, worker: &Worker) {
-        if worker.told("lost") + worker.told("halted") > 0 {
-            self.stopped.insert(worker.name.clone());
-        }
-    }
-
-    fn end_all(&mut self) {
-        let frozen = std::mem::take(&mut self.thawing);
-        for (worker, _) in frozen {
-            worker.signal(Signal::CONT);
-            self.alive.push(worker);
-        }
-        for worker in &mut self.alive {
-            worker.signal(Signal::TERM);
-        }
-        for worker in &mut self.alive {
-            worker.wait_end(Duration::from_secs(30));
-        }
-        self.let_go();
     }
 }
 

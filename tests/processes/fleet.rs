@@ -12,12 +12,7 @@ use keylane_consumer::{
     FencedStore,
     store::{StoreSession, sqlite::SqliteStore},
 };
-use keylane_producer::{
-    JobKey, Log,
-    log::local::{LocalLog, Open},
-    partition_of,
-    sqlite::Patience,
-};
+use keylane_producer::{JobKey, partition_of};
 use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -67,7 +62,10 @@ END;";
 
 impl Fleet {
     pub(crate) fn new(partitions: u32, options: &[&str]) -> Self {
-        let place = Place::new();
+        Self::at(Place::new(), partitions, options)
+    }
+
+    pub(crate) fn at(place: Place, partitions: u32, options: &[&str]) -> Self {
         place.run(&["queue", "create", "jobs", "--partitions", &partitions.to_string()]).expect(0);
         let fleet = Self { place, options: options.iter().map(|&o| o.to_owned()).collect() };
         // A worker that finds nothing to do makes the store's tables.
@@ -90,6 +88,14 @@ impl Fleet {
         let lines: Vec<String> =
             keys.into_iter().enumerate().map(|(n, key)| format!(r#"{{"key":"{key}","n":{n}}}"#)).collect();
         self.place.run_with_input(&["enqueue", "-", "--key", "/key"], lines.join("\n")).expect(0);
+    }
+
+    #[allow(dead_code, reason = "for the test with brokers")]
+    /// As [`Fleet::enqueue`], while brokers come and go: what is on the log counts, whatever the program could say.
+    pub(crate) fn enqueue_what_can_be(&self, keys: impl IntoIterator<Item = String>) {
+        let lines: Vec<String> = keys.into_iter().map(|key| format!(r#"{{"key":"{key}"}}"#)).collect();
+        let ended = self.place.run_with_input(&["enqueue", "-", "--key", "/key"], lines.join("\n"));
+        assert!(matches!(ended.code, Some(0 | 7)), "{}", ended.stderr);
     }
 
     /// Starts a worker whose handler is this shell script; `$1` is the worker's name.
@@ -147,8 +153,7 @@ impl Fleet {
 
     /// Lets a stopped key go on, as a person would.
     pub(crate) fn release(&self, key: &str) {
-        let log = LocalLog::open(&self.file("keylane.db"), Open::Existing, Patience::Patient).unwrap();
-        let queue = { log }.describe(&"jobs".parse().unwrap()).unwrap().identity;
+        let queue = self.place.log().describe(&"jobs".parse().unwrap()).unwrap().identity;
         let mut session = SqliteStore::new(self.file("store.db")).open(&queue, &"workers".parse().unwrap()).unwrap();
         let key = JobKey::try_from(key).unwrap();
         let overview = session.overview().unwrap();

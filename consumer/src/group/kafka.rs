@@ -3,6 +3,7 @@
 //! - [`client`]: one librdkafka consumer, decides nothing
 //! - [`control`]: commits and what else other threads ask
 //! - [`watch`]: looking at a group from outside
+//! - [`rebalance`]: what the group gives and wants back
 //! - [`reads`]: which partitions are read, and how far; pure
 //!
 //! 1. The generation is read at the start of the answer to an assignment and bound to its partitions. It is never "the
@@ -17,7 +18,7 @@
 //!
 //! Refused at start, with the reason: see `keylane_producer::kafka::settings`.
 
-use std::{cell::Cell, sync::Arc, time::Duration};
+use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Duration};
 
 use keylane_producer::{
     GroupName, Offset, Partition, QueueIdentity,
@@ -31,8 +32,9 @@ use self::{
     client::{Client, Event},
     control::{Command, KafkaControl},
     reads::Reads,
+    rebalance::Revoked,
 };
-use super::{Assignment, Group, GroupControl, GroupEvent};
+use super::{Group, GroupControl, GroupEvent};
 use crate::{
     clock::{BootTime, Clock},
     error::{Detail, Error},
@@ -47,6 +49,7 @@ pub use self::{
 mod client;
 mod control;
 mod reads;
+mod rebalance;
 mod settings;
 mod watch;
 
@@ -57,6 +60,9 @@ const FAREWELL: Duration = Duration::from_secs(3);
 const SEEK: Duration = Duration::from_millis(500);
 
 const SEEK_AGAIN: Duration = Duration::from_millis(2);
+
+/// How long brokers may not know the topic: they hear of a new one after each other.
+const MISSING: Duration = Duration::from_secs(30);
 
 /// While leaving: how often to look whether it is done.
 const LOOK_ROUND: Duration = Duration::from_millis(20);
@@ -76,6 +82,10 @@ pub struct KafkaGroup {
     standing: Option<(MemberId, Generation)>,
     /// What was asked back and is not given back yet.
     revoked: Option<Revoked>,
+    /// To be read from there, once the client is ready for it: a partition that was just assigned is not for a moment.
+    waiting: BTreeMap<Partition, Offset>,
+    /// Since when the brokers do not know the topic.
+    missing: Option<BootTime>,
     /// Since when no broker was there.
     away: Option<String>,
     opened: BootTime,
@@ -92,12 +102,6 @@ enum Part {
     /// It leaves, and goes without an answer after this.
     Leaving(BootTime),
     Left,
-}
-
-struct Revoked {
-    partitions: Vec<Partition>,
-    /// Those that are not drained yet.
-    left: Vec<Partition>,
 }
 
 impl KafkaGroup {
@@ -129,6 +133,8 @@ impl KafkaGroup {
             part: Part::Member,
             standing: None,
             revoked: None,
+            waiting: BTreeMap::new(),
+            missing: None,
             away: None,
             opened: Clock::boot().now(),
         })
@@ -163,13 +169,17 @@ impl Group for KafkaGroup {
             let wait = match self.part {
                 _ if in_hand => Duration::ZERO,
                 Part::Leaving(_) | Part::Departing(..) => left.min(LOOK_ROUND),
+                Part::Member if !self.waiting.is_empty() => left.min(SEEK_AGAIN),
                 _ => left,
             };
-            match self.client.poll(wait) {
-                Some(event) => self.take_in(event, sink)?,
-                None if in_hand || left.is_zero() => break,
-                // Woken, for a command.
-                None => {}
+            let mut event = self.client.poll(wait);
+            if event.is_none() && (in_hand || left.is_zero()) {
+                break;
+            }
+            // What is there already comes with it.
+            while let Some(told) = event {
+                self.take_in(told, sink)?;
+                event = if self.reads.are_full() { None } else { self.client.poll(Duration::ZERO) };
             }
             self.go_on_leaving(clock.now(), sink);
             self.go_on_rejoining(clock.now())?;
@@ -191,14 +201,16 @@ impl KafkaGroup {
     fn obey(&mut self, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
         loop {
             // Not in the condition of a loop: the lock must be free while a command is carried out.
-            let Some(command) = self.control.shared().commands.pop_front() else { return Ok(()) };
+            let Some(command) = self.control.shared().commands.pop_front() else { break };
             if self.part != Part::Member && !matches!(command, Command::Leave) {
                 continue;
             }
             match command {
-                Command::Resume(partition, from) => self.resume(partition, from)?,
+                Command::Resume(partition, from) => {
+                    self.waiting.insert(partition, from);
+                }
                 Command::Pause(partition) => {
-                    self.reads.stop(partition);
+                    self.stop_reading(partition);
                     if self.owns(partition) {
                         self.did("pause a partition", self.client.pause(&[partition]))?;
                     }
@@ -208,62 +220,29 @@ impl KafkaGroup {
                 Command::Leave => self.leave(sink)?,
             }
         }
+        self.begin_reading();
+        Ok(())
     }
 
-    fn resume(&mut self, partition: Partition, from: Offset) -> Result<(), Error> {
-        let asked_back = self.revoked.as_ref().is_some_and(|revoked| revoked.partitions.contains(&partition));
-        if !self.owns(partition) || asked_back {
-            return Ok(());
-        }
-        match self.client.read_from(partition, from, SEEK) {
-            Ok(()) => self.reads.begin(partition, from),
-            Err(error) => {
-                // Just assigned, and not ready yet: at the next turn.
-                tracing::debug!(partition = partition.0, %error, "cannot read from here yet");
-                self.control.shared().commands.push_back(Command::Resume(partition, from));
-                std::thread::park_timeout(SEEK_AGAIN);
+    fn begin_reading(&mut self) {
+        for (partition, from) in std::mem::take(&mut self.waiting) {
+            let asked_back = self.revoked.as_ref().is_some_and(|revoked| revoked.partitions.contains(&partition));
+            if !self.owns(partition) || asked_back {
+                continue;
+            }
+            match self.client.read_from(partition, from, SEEK) {
+                Ok(()) => self.reads.begin(partition, from),
+                Err(error) => {
+                    tracing::debug!(partition = partition.0, %error, "cannot read from here yet");
+                    self.waiting.insert(partition, from);
+                }
             }
         }
-        Ok(())
     }
 
-    /// Drained: once all that was asked back is, it is given back.
-    fn release(&mut self, partitions: &[Partition]) -> Result<(), Error> {
-        let Some(revoked) = &mut self.revoked else { return Ok(()) };
-        revoked.left.retain(|p| !partitions.contains(p));
-        let drained = revoked.left.is_empty();
-        let asked = |p: &&Partition| revoked.partitions.contains(p);
-        let mut shared = self.control.shared();
-        for partition in partitions.iter().filter(asked) {
-            shared.owned.remove(partition);
-        }
-        drop(shared);
-        if drained { self.give_back() } else { Ok(()) }
-    }
-
-    /// Answers what was asked back, drained or not.
-    fn give_back(&mut self) -> Result<(), Error> {
-        let Some(revoked) = self.revoked.take() else { return Ok(()) };
-        self.forget(&revoked.partitions);
-        self.did("give partitions back", self.client.give_back(&revoked.partitions))
-    }
-
-    fn rejoin(&mut self, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
-        self.lose_everything(sink)?;
-        let former = self.standing.take().map(|(member, _)| member);
-        // To subscribe at once would be taken for another subscription of the same member.
-        self.client.unsubscribe();
-        self.part = Part::Departing(former, Clock::boot().now().plus(FAREWELL));
-        Ok(())
-    }
-
-    fn go_on_rejoining(&mut self, now: BootTime) -> Result<(), Error> {
-        let Part::Departing(former, until) = &mut self.part else { return Ok(()) };
-        if now >= *until || self.client.standing().is_none() {
-            self.part = Part::Rejoining(former.take());
-            return self.did("join the group anew", self.client.subscribe());
-        }
-        Ok(())
+    fn stop_reading(&mut self, partition: Partition) {
+        self.reads.stop(partition);
+        self.waiting.remove(&partition);
     }
 
     fn leave(&mut self, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
@@ -314,12 +293,15 @@ impl KafkaGroup {
     fn take_in(&mut self, event: Event, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
         match event {
             Event::Record(partition, record) => {
-                self.away = None;
+                (self.away, self.missing) = (None, None);
                 self.reads.record(partition, record);
             }
             Event::End(partition, end) => self.reads.end(partition, end),
             Event::Assign(partitions) => {
                 self.away = None;
+                if !partitions.is_empty() {
+                    self.missing = None;
+                }
                 self.deliver(sink);
                 self.assigned(partitions, sink)?;
             }
@@ -329,101 +311,15 @@ impl KafkaGroup {
             }
             Event::Error(RDKafkaErrorCode::AllBrokersDown, _, why) => self.away = Some(why),
             Event::Error(code, partition, why) => {
+                if matches!(code, RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) {
+                    self.missing.get_or_insert_with(|| Clock::boot().now());
+                }
                 let partition = partition.map(|p| p.0);
                 tracing::debug!(?code, ?partition, why, "the Kafka client has trouble");
             }
             Event::Other => {}
         }
         Ok(())
-    }
-
-    fn assigned(&mut self, partitions: Vec<Partition>, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
-        // First of all, while the number is still that of this assignment.
-        let standing = self.client.standing();
-        if matches!(self.part, Part::Leaving(_) | Part::Departing(..) | Part::Left) {
-            // It is closing, and what it is given meanwhile goes back with the rest.
-            return self.did("decline partitions", self.client.take(&partitions));
-        }
-        self.did("take partitions", self.client.take(&partitions))?;
-        self.check_partitions(&partitions)?;
-        let Some((member, generation)) = standing else {
-            tracing::warn!("the group gave partitions without a member id or a generation; joining anew");
-            return self.rejoin(sink);
-        };
-        if matches!(&self.part, Part::Rejoining(Some(former)) if *former == member) {
-            // Given to what this member was before.
-            return Ok(());
-        }
-        self.part = Part::Member;
-        let known = self.standing.replace((member.clone(), generation));
-        let same_member = known.as_ref().is_some_and(|(known, _)| *known == member);
-        {
-            let mut shared = self.control.shared();
-            if !self.cooperative {
-                shared.owned.retain(|p, _| partitions.contains(p));
-            }
-            for &partition in &partitions {
-                shared.owned.entry(partition).or_default();
-            }
-        }
-        partitions.iter().for_each(|&p| self.reads.stop(p));
-        if partitions.is_empty() && same_member && self.cooperative {
-            if known.is_some_and(|(_, told)| told != generation) {
-                sink(GroupEvent::MovedOn { member, generation });
-            }
-        } else {
-            sink(GroupEvent::Assigned(Assignment { member, generation, partitions, replaces_all: !self.cooperative }));
-        }
-        Ok(())
-    }
-
-    /// A partition that the queue's identity does not have: the keys' places changed under the workers.
-    fn check_partitions(&self, partitions: &[Partition]) -> Result<(), Error> {
-        let count = self.queue.partitions.0.get();
-        if partitions.iter().all(|p| p.0 < count) {
-            return Ok(());
-        }
-        let name = &self.queue.name;
-        Err(Error::Refused(
-            Detail::new(format!(
-                "the topic of queue '{name}' has more partitions than the {count} that the store has pinned: keys would \
-                 change their places while they are worked on"
-            ))
-            .remedy("make a queue with the new count and move over; or accept it: keylane fence reset"),
-        ))
-    }
-
-    fn asked_back(&mut self, partitions: Vec<Partition>, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
-        partitions.iter().for_each(|&p| self.reads.stop(p));
-        let owned: Vec<Partition> = partitions.iter().copied().filter(|&p| self.owns(p)).collect();
-        let lost = self.client.assignment_lost();
-        self.revoked = Some(Revoked { partitions, left: owned.clone() });
-        if lost || owned.is_empty() || self.part != Part::Member {
-            if !owned.is_empty() {
-                sink(GroupEvent::Lost(owned));
-            }
-            return self.give_back();
-        }
-        self.did("pause what is asked back", self.client.pause(&owned))?;
-        sink(GroupEvent::Revoking(owned));
-        Ok(())
-    }
-
-    fn lose_everything(&mut self, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
-        let lost: Vec<Partition> = std::mem::take(&mut self.control.shared().owned).into_keys().collect();
-        self.reads.stop_all();
-        if !lost.is_empty() {
-            sink(GroupEvent::Lost(lost));
-        }
-        self.give_back()
-    }
-
-    fn forget(&mut self, partitions: &[Partition]) {
-        let mut shared = self.control.shared();
-        for &partition in partitions {
-            shared.owned.remove(&partition);
-            self.reads.stop(partition);
-        }
     }
 
     fn owns(&self, partition: Partition) -> bool {
@@ -452,6 +348,14 @@ impl KafkaGroup {
             && let Some(refusal) = context.refusal("cannot join the group")
         {
             return Err(refusal.into());
+        }
+        if self.missing.is_some_and(|since| now.since(since) > MISSING) {
+            let name = &self.queue.name;
+            return Err(Error::NotFound(
+                Detail::new(format!("the topic of queue '{name}' is not there any more")).remedy(
+                    "make it again, and start the worker again; if it holds other jobs then: keylane fence reset",
+                ),
+            ));
         }
         match &self.away {
             Some(why) => Err(Error::Unavailable(Detail::new("no Kafka broker is there").because(why.clone()))),

@@ -1,12 +1,13 @@
 //! The clerk: what must not be done on the desk because it waits for store or log, one order after another.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crossbeam_channel::{Receiver, Sender};
 use keylane_producer::{JobKey, Log, Offset, Partition, QueueIdentity, StoredRecord};
 
 use crate::{
-    error::Error,
+    clock::{BootTime, Clock},
+    error::{Detail, Error},
     fence::{Fence, Fenced},
     group::GroupControl,
     lanes::{Tenure, Ticket},
@@ -72,7 +73,13 @@ pub(crate) struct Clerk<S: FencedStore> {
     queue: QueueIdentity,
     /// The store changed, and not every partition was looked at since.
     unseen: bool,
+    clock: Clock,
+    /// When it was last looked whether the queue is still the one that the store has pinned.
+    identified: BootTime,
 }
+
+/// Claims come many at once, after each change of the group: one look does for all of them.
+const IDENTIFY: Duration = Duration::from_secs(1);
 
 impl<S: FencedStore> Clerk<S> {
     pub(crate) fn new(
@@ -80,8 +87,9 @@ impl<S: FencedStore> Clerk<S> {
         store: S::Session,
         group: Arc<dyn GroupControl>,
         queue: QueueIdentity,
+        clock: Clock,
     ) -> Self {
-        Self { log, store, group, queue, unseen: false }
+        Self { log, store, group, queue, unseen: false, clock, identified: BootTime::ZERO }
     }
 
     /// Serves until the desk is gone.
@@ -117,9 +125,31 @@ impl<S: FencedStore> Clerk<S> {
     }
 
     fn claim(&mut self, candidate: &Candidate) -> Result<(Claimed, Option<Offset>), ClaimError> {
+        self.identify()?;
         let claimed = self.store.claim(candidate)?;
         let committed = self.group.committed(&[candidate.partition])?;
         Ok((claimed, committed.get(&candidate.partition).copied().flatten()))
+    }
+
+    /// A queue that was deleted and made anew, or got more partitions, is another one: nothing of it is claimed.
+    fn identify(&mut self) -> Result<(), Error> {
+        let now = self.clock.now();
+        if self.identified != BootTime::ZERO && now < self.identified.plus(IDENTIFY) {
+            return Ok(());
+        }
+        let found = self.log.identity(&self.queue.name)?;
+        if found == self.queue {
+            self.identified = now;
+            return Ok(());
+        }
+        let (name, was, is) = (&self.queue.name, &self.queue, &found);
+        Err(Error::Refused(
+            Detail::new(format!(
+                "queue '{name}' is another one now: {} partitions of making {} in {}, instead of {} of {} in {}",
+                is.partitions, is.incarnation.0, is.cluster, was.partitions, was.incarnation.0, was.cluster
+            ))
+            .remedy("see keylane queue describe; to accept it: keylane fence reset, then start the workers again"),
+        ))
     }
 
     fn look(&mut self, partitions: &[Partition], anyway: bool) -> Result<Vec<(Partition, StoppedKey)>, Error> {

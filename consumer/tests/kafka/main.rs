@@ -1,5 +1,15 @@
-//! The group's adapter on a real Kafka.
+//! The group's adapter and whole workers on a real Kafka.
 
-#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+mod brokers;
+mod fence;
+mod frozen;
+mod gaps;
+mod growth;
+mod handover;
+mod memory;
+mod rig;
+mod running;
 mod suite;
+mod zombie;

@@ -53,7 +53,7 @@ impl Bench for Topic {
 
     fn append(&self, partition: Partition, count: usize) -> Vec<Offset> {
         let record =
-            Record { key: Some("k".into()), value: Some("v".into()), headers: Vec::new(), timestamp: Timestamp(1) };
+            Record { key: Some("k".into()), value: Some("v".into()), headers: Vec::new(), timestamp: Timestamp::now() };
         let mut log = KafkaLog::open(self.settings.clone()).unwrap();
         let receipts = log.append(&self.queue, vec![(partition, record); count], None).unwrap();
         receipts.into_iter().map(|receipt| receipt.offset).collect()

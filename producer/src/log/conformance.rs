@@ -145,7 +145,8 @@ fn record(key: &str, value: &str) -> Record {
         key: Some(Bytes::copy_from_slice(key.as_bytes())),
         value: Some(Bytes::copy_from_slice(value.as_bytes())),
         headers: Vec::new(),
-        timestamp: Timestamp(1_700_000_000_000),
+        // Not an old one: a broker's retention would remove it while the claim looks.
+        timestamp: Timestamp::now(),
     }
 }
 

@@ -105,6 +105,11 @@ impl Log for KafkaLog {
         topics::describe(&self.sender, &self.settings, &self.cluster, queue)
     }
 
+    fn identity(&mut self, queue: &QueueName) -> Result<QueueIdentity, Error> {
+        let found = topics::identity(&self.sender, &self.cluster, queue)?;
+        found.map_or_else(|| Err(crate::queue::not_there(queue, &topics::queues(&self.sender)?)), Ok)
+    }
+
     fn queues(&mut self) -> Result<Vec<QueueName>, Error> {
         topics::queues(&self.sender)
     }

@@ -6,7 +6,8 @@ mod memory;
 
 use keylane_consumer::store::sqlite::SqliteStore;
 
-use self::{answering::Answering, memory::InMemory};
+pub(super) use self::answering::Answering;
+use self::memory::InMemory;
 use super::{
     Bench,
     measure::Spread,

@@ -153,10 +153,18 @@ pub(super) fn describe(
     let Some(identity) = identity(sender, cluster, queue)? else {
         return Err(not_there(queue, &queues(sender)?));
     };
-    Ok(QueueDescription { retention: retention(sender, settings, queue)?, identity })
+    let (retention, min_in_sync) = configured(sender, settings, queue)?;
+    let what = format!("cannot look at queue '{queue}'");
+    let metadata = sender.ask(&what, |client| client.fetch_metadata(Some(queue.as_str()), LOOK))?;
+    let copies = metadata.topics().iter().flat_map(|topic| topic.partitions()).map(|p| p.replicas().len()).min();
+    let replication = copies.map(|copies| {
+        let factor = u16::try_from(copies).unwrap_or(u16::MAX);
+        Replication { factor, min_in_sync, unsafe_too: min_in_sync < 2 || min_in_sync == factor }
+    });
+    Ok(QueueDescription { retention, replication, identity })
 }
 
-fn identity(sender: &Sender, cluster: &str, queue: &QueueName) -> Result<Option<QueueIdentity>, Error> {
+pub(super) fn identity(sender: &Sender, cluster: &str, queue: &QueueName) -> Result<Option<QueueIdentity>, Error> {
     let found = sender.ask(&format!("cannot look at queue '{queue}'"), |client| find(client, queue.as_str()))?;
     let Some(topic) = found else { return Ok(None) };
     if topic.id.is_empty() || topic.id.bytes().all(|b| b == b'A' || b == b'=') {
@@ -176,7 +184,8 @@ fn identity(sender: &Sender, cluster: &str, queue: &QueueName) -> Result<Option<
     }))
 }
 
-fn retention(sender: &Sender, settings: &KafkaSettings, queue: &QueueName) -> Result<Retention, Error> {
+/// Retention, and how many copies must be in sync.
+fn configured(sender: &Sender, settings: &KafkaSettings, queue: &QueueName) -> Result<(Retention, u16), Error> {
     let admin = admin(settings)?;
     let entries = sender.ask(&format!("cannot look at the settings of queue '{queue}'"), |_| {
         let asked = [ResourceSpecifier::Topic(queue.as_str())];
@@ -184,7 +193,9 @@ fn retention(sender: &Sender, settings: &KafkaSettings, queue: &QueueName) -> Re
         answers.into_iter().next().unwrap_or(Err(RDKafkaErrorCode::Unknown)).map_err(KafkaError::AdminOp)
     })?;
     let number = |name: &str| entries.get(name).and_then(|entry| entry.value.as_ref()).and_then(|v| v.parse().ok());
-    Ok(Retention { age: number("retention.ms").map(Duration::from_millis), bytes: number("retention.bytes") })
+    let retention =
+        Retention { age: number("retention.ms").map(Duration::from_millis), bytes: number("retention.bytes") };
+    Ok((retention, number("min.insync.replicas").and_then(|n| u16::try_from(n).ok()).unwrap_or(1)))
 }
 
 pub(super) fn queues(sender: &Sender) -> Result<Vec<QueueName>, Error> {

@@ -88,7 +88,7 @@ fn lookup(connection: &Connection, cluster: &str, name: &QueueName) -> Result<Op
         partitions: PartitionCount(partitions),
         hash: KeyHash::Murmur2,
     };
-    Ok(Some(QueueDescription { identity, retention }))
+    Ok(Some(QueueDescription { identity, retention, replication: None }))
 }
 
 type Described = (Box<str>, NonZeroU32, Box<str>, Retention);

@@ -11,12 +11,12 @@ use keylane_consumer::{
 use keylane_producer::{GroupName, JobKey, Offset, Partition, QueueIdentity};
 
 #[derive(Clone)]
-pub(super) struct Answering {
+pub(in super::super) struct Answering {
     /// Only a store mints tokens.
-    pub(super) claims: SqliteStore,
+    pub(in super::super) claims: SqliteStore,
 }
 
-pub(super) struct AnsweringSession(SqliteSession);
+pub(in super::super) struct AnsweringSession(SqliteSession);
 
 impl FencedStore for Answering {
     type Tx<'t> = ();

@@ -1,0 +1,256 @@
+//! Worker processes of this program, with jobs coming all the time: how long a partition stands still that moves, and how
+//! long one that stays.
+//!
+//! A gap is the time between two jobs of a partition, less the time between their enqueues.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use keylane_consumer::clock::{BootTime, Clock};
+use keylane_producer::{Job, JobKey, partition_of};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{
+    super::{
+        measure::Spread,
+        row::{Aim, Row},
+    },
+    Bench, Topic,
+};
+use crate::exit::{Code, Failure};
+
+/// As short as brokers take by default.
+const SESSION: Duration = Duration::from_secs(6);
+/// Between two jobs of a partition.
+const PACE: Duration = Duration::from_millis(10);
+/// For everything that should happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
+    let (mut killed, mut left, mut ordinary, mut frozen) = (vec![], vec![], vec![], vec![]);
+    for round in 0..bench.args.rounds {
+        bench.progress.say(&format!(
+            "workers join, leave, die and freeze: round {} of {}",
+            round + 1,
+            bench.args.rounds
+        ));
+        let mut scene = Scene::begin(bench)?;
+        let (a, b) = (scene.start()?, scene.start()?);
+        scene.settle(&[a, b])?;
+
+        let ordinary_from = scene.now();
+        let c = scene.start()?;
+        scene.settle(&[a, b, c])?;
+        let asked = scene.now();
+        let theirs = scene.partitions_of(c);
+        scene.signal(c, Signal::TERM)?;
+        left.push(scene.until_taken(&theirs, c, asked)?);
+        scene.settle(&[a, b])?;
+        ordinary.push(scene.longest_gap_of_those_that_stayed(ordinary_from));
+
+        let at = scene.now();
+        let theirs = scene.partitions_of(b);
+        scene.signal(b, Signal::KILL)?;
+        killed.push(scene.until_taken(&theirs, b, at)?);
+        scene.settle(&[a])?;
+
+        let d = scene.start()?;
+        scene.settle(&[a, d])?;
+        let from = scene.now();
+        scene.signal(d, Signal::STOP)?;
+        let e = scene.start()?;
+        scene.settle(&[a, e])?;
+        frozen.push(scene.longest_gap_of_those_that_stayed(from));
+    }
+    let most = |seconds: Vec<f64>| Spread::of(seconds);
+    Ok(vec![
+        Row::alone("moves", "kill -9 to the first job of its partitions elsewhere", "s", most(killed))
+            .aiming(Aim::OursBelow(SESSION.as_secs_f64() + 1.0)),
+        Row::alone("moves", "SIGTERM to the first job of its partitions elsewhere", "s", most(left))
+            .aiming(Aim::OursBelow(0.3)),
+        Row::alone("moves", "longest pause of a partition that stays, a worker joins and leaves", "s", most(ordinary))
+            .aiming(Aim::OursBelow(0.05)),
+        Row::alone("moves", "the same, another joins while one is frozen", "s", most(frozen))
+            .aiming(Aim::OursBelow(0.5)),
+    ])
+}
+
+/// A job that ran.
+#[derive(Clone, Copy)]
+struct Ran {
+    at: BootTime,
+    worker: usize,
+    enqueued: u64,
+}
+
+#[derive(Default)]
+struct Log {
+    /// By partition, in the order of running.
+    ran: BTreeMap<u32, Vec<Ran>>,
+}
+
+/// A topic, jobs that come, and workers.
+struct Scene {
+    topic: Topic,
+    clock: Clock,
+    log: Arc<Mutex<Log>>,
+    workers: Vec<Child>,
+    stop: Arc<AtomicBool>,
+    feeder: Option<JoinHandle<()>>,
+}
+
+impl Scene {
+    fn begin(bench: &Bench<'_>) -> Result<Self, Failure> {
+        let topic = bench.topic()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let feeder = feed(&topic, Arc::clone(&stop))?;
+        Ok(Self { topic, clock: Clock::boot(), log: Arc::default(), workers: Vec::new(), stop, feeder: Some(feeder) })
+    }
+
+    fn now(&self) -> BootTime {
+        self.clock.now()
+    }
+
+    /// One more worker process; its lines are read as they come.
+    fn start(&mut self) -> Result<usize, Failure> {
+        let worker = self.workers.len();
+        let failed = |e: std::io::Error| Failure::new(Code::Unavailable, "cannot start a worker").because(&e);
+        let global = &self.topic.global;
+        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+        command.args(["work", "--builtin", "print", "--quiet", "--name", &format!("bench-{worker}")]);
+        command.args(["--session-timeout", &format!("{}s", SESSION.as_secs()), "--drain-timeout", "5s"]);
+        command.args(["--broker", &global.broker.to_string()]).args(global.kafka_args());
+        command.args(["--store", &global.store()?.to_string()]);
+        command.args(["--queue", global.queue.as_str(), "--group", global.group.as_str()]);
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(failed)?;
+        let stdout = child.stdout.take().ok_or_else(|| Failure::new(Code::Bug, "a worker without output"))?;
+        self.workers.push(child);
+        let (log, clock) = (Arc::clone(&self.log), self.clock.clone());
+        let read = move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let Ok(job) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
+                let partition = job["partition"].as_u64().and_then(|p| u32::try_from(p).ok()).unwrap_or_default();
+                let body = job["payload"].as_str().and_then(|text| text.parse().ok());
+                let ran = Ran { at: clock.now(), worker, enqueued: body.unwrap_or_default() };
+                log.lock().unwrap_or_else(PoisonError::into_inner).ran.entry(partition).or_default().push(ran);
+            }
+        };
+        std::thread::Builder::new().name("keylane-bench".into()).spawn(read).map_err(failed)?;
+        Ok(worker)
+    }
+
+    /// Waits until exactly these run the jobs of all partitions, each some of them, with nothing left behind.
+    fn settle(&self, workers: &[usize]) -> Result<(), Failure> {
+        let partitions = self.topic.identity().partitions.0.get() as usize;
+        self.wait("the workers share the partitions", |log, now| {
+            let recent: Vec<&Ran> = log.ran.values().filter_map(|ran| ran.last()).collect();
+            let fresh = |ran: &&Ran| now.since(ran.at) < Duration::from_millis(500);
+            recent.len() == partitions
+                && recent.iter().all(|ran| fresh(ran) && workers.contains(&ran.worker))
+                && workers.iter().all(|w| recent.iter().any(|ran| ran.worker == *w))
+        })?;
+        // What was about to move has moved.
+        std::thread::park_timeout(Duration::from_secs(1));
+        Ok(())
+    }
+
+    /// The partitions whose last job ran there.
+    fn partitions_of(&self, worker: usize) -> Vec<u32> {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.ran.iter().filter(|(_, ran)| ran.last().is_some_and(|r| r.worker == worker)).map(|(p, _)| *p).collect()
+    }
+
+    /// Seconds from then until another worker ran the first job of these partitions.
+    fn until_taken(&self, partitions: &[u32], from: usize, since: BootTime) -> Result<f64, Failure> {
+        let first = |log: &Log| {
+            let of = |p: &u32| log.ran[p].iter().find(|ran| ran.at > since && ran.worker != from).map(|ran| ran.at);
+            partitions.iter().filter_map(of).min()
+        };
+        self.wait("another worker takes over", |log, _| first(log).is_some())?;
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(first(&log).unwrap_or(since).since(since).as_secs_f64())
+    }
+
+    /// The longest time that a partition stood still which one worker has had all the while, in seconds.
+    fn longest_gap_of_those_that_stayed(&self, since: BootTime) -> f64 {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_partition = |ran: &Vec<Ran>| {
+            let ran: Vec<&Ran> = ran.iter().filter(|ran| ran.at >= since).collect();
+            let stayed = ran.first().is_some_and(|first| ran.iter().all(|ran| ran.worker == first.worker));
+            let gap = |pair: &[&Ran]| {
+                let enqueued = Duration::from_millis(pair[1].enqueued.saturating_sub(pair[0].enqueued));
+                pair[1].at.since(pair[0].at).saturating_sub(enqueued).as_secs_f64()
+            };
+            if stayed { ran.windows(2).map(gap).fold(0.0, f64::max) } else { 0.0 }
+        };
+        log.ran.values().map(of_partition).fold(0.0, f64::max)
+    }
+
+    fn signal(&self, worker: usize, signal: Signal) -> Result<(), Failure> {
+        kill_process(Pid::from_child(&self.workers[worker]), signal)
+            .map_err(|error| Failure::new(Code::Bug, "cannot signal a worker").because(&error))
+    }
+
+    fn wait(&self, what: &str, met: impl Fn(&Log, BootTime) -> bool) -> Result<(), Failure> {
+        let until = self.now().plus(PATIENCE);
+        while self.now() < until {
+            if met(&self.log.lock().unwrap_or_else(PoisonError::into_inner), self.now()) {
+                return Ok(());
+            }
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+        Err(Failure::new(Code::Failed, format!("waited in vain until {what}")))
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        for worker in &mut self.workers {
+            // It may have ended: then there is nothing to kill.
+            let _ = worker.kill();
+            let _ = worker.wait();
+        }
+        if let Some(feeder) = self.feeder.take() {
+            drop(feeder.join());
+        }
+    }
+}
+
+/// Puts a job on every partition again and again; its payload says when, in milliseconds.
+fn feed(topic: &Topic, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, Failure> {
+    let count = topic.identity().partitions;
+    let key_of =
+        |partition| (0..).map(|n: u64| format!("key-{n}")).find(|k| partition_of(k.as_bytes(), count) == partition);
+    let keys: Vec<JobKey> =
+        count.all().filter_map(key_of).map(|k| JobKey::try_from(k.as_str())).collect::<Result<_, _>>()?;
+    let log = keylane_producer::log::kafka::KafkaLog::open(topic.settings.clone())?;
+    let mut enqueuer = keylane_producer::Enqueuer::open(log, &topic.global.queue)?;
+    let clock = Clock::boot();
+    let begun = clock.now();
+    let put = move || {
+        while !stop.load(Ordering::Acquire) {
+            let now = clock.now().since(begun).as_millis().to_string();
+            let jobs = keys.iter().map(|key| Job::new(key.clone(), Some(now.clone().into()))).collect::<Result<_, _>>();
+            let Ok(jobs) = jobs else { return };
+            if enqueuer.send(jobs).is_err() {
+                return;
+            }
+            std::thread::park_timeout(PACE);
+        }
+    };
+    std::thread::Builder::new()
+        .name("keylane-feeder".into())
+        .spawn(put)
+        .map_err(|e| Failure::new(Code::Unavailable, "cannot start a thread").because(&e))
+}
