@@ -112,6 +112,13 @@ impl KafkaContext {
 
     /// Takes an error that came as an event.
     pub fn hear(&self, code: RDKafkaErrorCode, text: &str) {
+        // A broker that hung up while it was asked who we are has refused nobody.
+        let code = match code {
+            RDKafkaErrorCode::Authentication if text.contains("Broker transport failure") => {
+                RDKafkaErrorCode::BrokerTransportFailure
+            }
+            code => code,
+        };
         self.errors.fetch_add(1, Ordering::Relaxed);
         let mut heard = self.heard();
         if code == RDKafkaErrorCode::Fatal {
@@ -235,6 +242,11 @@ fn remedy(code: RDKafkaErrorCode) -> &'static str {
             "let an administrator allow it to this user"
         }
         Code::Resolve => "check the host names in the address",
+        // Whatever else keeps a broker away comes with a reason of its own.
+        Code::AllBrokersDown => {
+            "check that security.protocol is what this port of the broker speaks (a broker hangs up without a word if it \
+             is not), and that the brokers are up"
+        }
         _ => "check the address, and that the brokers are up and reachable from here",
     }
 }
@@ -269,6 +281,13 @@ mod tests {
         context.hear(RDKafkaErrorCode::BrokerTransportFailure, "connection refused");
         let error = context.explain("x", &timed_out());
         assert!(error.is_transient() && error.detail().chain().contains("connection refused"), "{error:?}");
+    }
+
+    #[test]
+    fn a_broker_that_hung_up_during_the_log_in_refused_nobody() {
+        let context = context();
+        context.hear(RDKafkaErrorCode::Authentication, "SASL handshake failed: Local: Broker transport failure");
+        assert!(context.explain("x", &timed_out()).is_transient());
     }
 
     #[test]
