@@ -4,6 +4,7 @@
 //! misses it), `commands/NAME.rs`, and an arm in `main.rs`.
 
 mod bench;
+mod config;
 mod demo;
 mod enqueue;
 mod fence;
@@ -31,6 +32,7 @@ use crate::{
 };
 
 pub(crate) use bench::{BenchArgs, BenchCommand, Figure, KafkaArgs, KafkaFigure, LocalArgs};
+pub(crate) use config::{ConfigArgs, ConfigCommand};
 pub(crate) use demo::{DemoArgs, DemoWorkerArgs};
 pub(crate) use enqueue::{EnqueueArgs, InputFormat};
 pub(crate) use fence::{FenceArgs, FenceCommand, ResetArgs, ShowArgs};
@@ -63,6 +65,7 @@ Looking and steering:
 
 This program:
   bench        Measure it on this machine
+  config       Show the settings in force and where each comes from
   completions  Print a shell's completion script
   help         Show the help of a command";
 
@@ -116,6 +119,8 @@ pub(crate) enum Command {
     Work(Box<WorkArgs>),
     /// Measure this program on this machine
     Bench(BenchArgs),
+    /// Show the settings in force and where each comes from
+    Config(ConfigArgs),
     /// Print a shell's completion script
     #[command(after_help = "Example:\n  keylane completions bash > ~/.local/share/bash-completion/completions/keylane")]
     Completions(CompletionsArgs),
@@ -243,6 +248,16 @@ impl Global {
         let file = self.kafka_properties.iter().flat_map(|file| ["--kafka-properties".into(), file.into()]);
         let one = |property: &String| ["--kafka-property".into(), property.into()];
         file.chain(self.kafka_property.iter().flat_map(one)).collect()
+    }
+
+    /// The file of Kafka's properties.
+    pub(crate) fn kafka_properties_file(&self) -> Option<&std::path::Path> {
+        self.kafka_properties.as_deref()
+    }
+
+    /// How many Kafka properties were given one by one.
+    pub(crate) fn kafka_property_count(&self) -> usize {
+        self.kafka_property.len()
     }
 
     /// How errors look.

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod enqueue;
 pub(crate) mod fence;

@@ -37,6 +37,7 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         Command::Demo(args) => commands::demo::run(args, global, &mut output),
         Command::DemoWorker(args) => commands::demo::work(args, global),
         Command::Bench(args) => commands::bench::run(args, global, &mut output),
+        Command::Config(args) => commands::config::run(args, global, &mut output),
         Command::Enqueue(args) => commands::enqueue::run(args, global, &mut output),
         Command::Fence(args) => commands::fence::run(args, global, &mut output),
         Command::Queue(args) => commands::queue::run(args, global, &mut output),

@@ -3,12 +3,14 @@
 //! - [`settings`]: where the brokers are, what may be passed through to librdkafka, and which of it would break a rule
 //! - [`codecs`]: what this build can decompress
 //! - [`context`]: what a client hears from librdkafka besides answers: the reasons that its answers leave out
+//! - [`token`]: tokens for clients that nobody polls
 //! - [`message`]: a message as librdkafka holds it, to a [`crate::Record`] and back, byte for byte
 
 pub mod codecs;
 pub mod context;
 pub mod message;
 pub mod settings;
+pub mod token;
 
 pub use context::KafkaContext;
 pub use settings::{KafkaServers, KafkaSettings, PropertySource};

@@ -132,7 +132,10 @@ fn a_group_that_was_deleted_and_began_below_the_row_admits_nothing_and_says_fenc
         let refused = Notice::ClaimRefused { partition, why: ClaimRefused::RowAhead };
         rig.wait_for("it asks again and again", || worker.noticed(|notice| *notice == refused) > 3);
     }
-    let generation = rig.cluster().describe_group(rig.topic()).unwrap().generation;
+    // Its coordinator's word about it may be a moment behind.
+    let known = || rig.cluster().describe_group(rig.topic()).unwrap().generation;
+    rig.wait_for("the group's number can be read", || known().is_some());
+    let generation = known();
     assert_eq!(generation, Some(1), "and does not join anew, which would raise the number by and by");
     assert_eq!((worker.owned(), ran.load(Ordering::SeqCst), rig.told_count()), (0, 0, 6));
     assert_eq!(worker.end().applied, 0);

@@ -32,6 +32,11 @@ const FRESH: Duration = Duration::from_secs(30);
 /// Without a word about it in the token, it is taken to live this long.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(300);
 
+/// What librdkafka says of a broker that hung up before it said anything.
+const OTHER_PROTOCOL: &str = "security.protocol";
+const PROTOCOL_REMEDY: &str = "set security.protocol to what this port of the broker speaks: plaintext, ssl, sasl_plaintext or \
+                               sasl_ssl";
+
 /// One for each client.
 pub struct KafkaContext {
     settings: KafkaSettings,
@@ -80,7 +85,13 @@ impl KafkaContext {
             (Some(code), _) if refusal(code) => Error::Refused(detail.because(error.to_string()).remedy(remedy(code))),
             (_, Some((code, text))) if refusal(code) => Error::Refused(detail.because(text).remedy(remedy(code))),
             (_, Some((code, text))) => {
-                Error::Unavailable(detail.because(format!("{error}: {text}")).remedy(remedy(code)))
+                // That nobody answered in time says less than why.
+                let why = match error.rdkafka_error_code() {
+                    Some(RDKafkaErrorCode::OperationTimedOut) => text.clone(),
+                    _ => format!("{error}: {text}"),
+                };
+                let remedy = if text.contains(OTHER_PROTOCOL) { PROTOCOL_REMEDY } else { remedy(code) };
+                Error::Unavailable(detail.because(why).remedy(remedy))
             }
             (_, None) => Error::Unavailable(detail.because(error.to_string())),
         }
@@ -101,6 +112,13 @@ impl KafkaContext {
 
     /// Takes an error that came as an event.
     pub fn hear(&self, code: RDKafkaErrorCode, text: &str) {
+        // A broker that hung up while it was asked who we are has refused nobody.
+        let code = match code {
+            RDKafkaErrorCode::Authentication if text.contains("Broker transport failure") => {
+                RDKafkaErrorCode::BrokerTransportFailure
+            }
+            code => code,
+        };
         self.errors.fetch_add(1, Ordering::Relaxed);
         let mut heard = self.heard();
         if code == RDKafkaErrorCode::Fatal {
@@ -117,6 +135,11 @@ impl KafkaContext {
             heard.logged = Some((super::now(), code));
             tracing::warn!(target: "keylane::kafka", ?code, "{text}");
         }
+    }
+
+    /// Whether it was said where a token is.
+    pub(super) fn logs_in_by_token(&self) -> bool {
+        self.settings.has_oauth_token()
     }
 
     /// A token for SASL OAUTHBEARER: what the file or variable holds now, with the name and the end that it tells.
@@ -155,6 +178,9 @@ impl ClientContext for KafkaContext {
     const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
 
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        if message.contains(OTHER_PROTOCOL) {
+            self.hear(RDKafkaErrorCode::BrokerTransportFailure, message);
+        }
         // What matters comes as an error too; the log is for those who ask for it.
         match level {
             RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
@@ -216,6 +242,11 @@ fn remedy(code: RDKafkaErrorCode) -> &'static str {
             "let an administrator allow it to this user"
         }
         Code::Resolve => "check the host names in the address",
+        // Whatever else keeps a broker away comes with a reason of its own.
+        Code::AllBrokersDown => {
+            "check that security.protocol is what this port of the broker speaks (a broker hangs up without a word if it \
+             is not), and that the brokers are up"
+        }
         _ => "check the address, and that the brokers are up and reachable from here",
     }
 }
@@ -250,6 +281,13 @@ mod tests {
         context.hear(RDKafkaErrorCode::BrokerTransportFailure, "connection refused");
         let error = context.explain("x", &timed_out());
         assert!(error.is_transient() && error.detail().chain().contains("connection refused"), "{error:?}");
+    }
+
+    #[test]
+    fn a_broker_that_hung_up_during_the_log_in_refused_nobody() {
+        let context = context();
+        context.hear(RDKafkaErrorCode::Authentication, "SASL handshake failed: Local: Broker transport failure");
+        assert!(context.explain("x", &timed_out()).is_transient());
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 use std::{collections::BTreeMap, fmt, path::Path, str::FromStr};
 
-use rdkafka::{ClientConfig, error::KafkaError, types::RDKafkaConfRes};
+use rdkafka::{ClientConfig, config::RDKafkaLogLevel, error::KafkaError, types::RDKafkaConfRes};
 
 use crate::error::{Detail, Error};
 
@@ -174,6 +174,8 @@ impl KafkaSettings {
     pub fn config(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
         config.set("client.id", "keylane");
+        // A broker that speaks TLS to one who does not hangs up; only a line of the log says that this may be the cause.
+        config.set_log_level(RDKafkaLogLevel::Info);
         for (name, value) in self.properties.iter().filter(|(name, _)| *name != OAUTH_TOKEN) {
             config.set(name, &value.text);
         }
@@ -185,6 +187,11 @@ impl KafkaSettings {
     /// The value of a property that was passed through.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.properties.get(name).map(|value| value.text.as_str())
+    }
+
+    /// Whether it was said where a token is.
+    pub(super) fn has_oauth_token(&self) -> bool {
+        self.properties.contains_key(OAUTH_TOKEN)
     }
 
     /// The token for SASL OAUTHBEARER, read anew; `None` if it was not said where it is.

@@ -29,7 +29,9 @@ fn all_codecs_of_a_partition_are_read_in_order() {
     for round in 0..2 {
         for compression in codecs {
             let batch: Vec<String> = (0..20)
-                .map(|n| format!("{round} {} {n} {}", compression.unwrap_or("none"), "long enough to compress ".repeat(8)))
+                .map(|n| {
+                    format!("{round} {} {n} {}", compression.unwrap_or("none"), "long enough to compress ".repeat(8))
+                })
                 .collect();
             let records: Vec<_> = batch.iter().map(|value| Java::new("k", value)).collect();
             produce(&queue, &records, Produce { compression, transaction: None });

@@ -1,7 +1,5 @@
 //! Appending while brokers die: what is told is what is on the log.
 
-use std::time::{Duration, Instant};
-
 use keylane_producer::{
     Error, Log, Partition, QueueSpec,
     kafka::{KafkaSettings, PropertySource},
@@ -30,16 +28,17 @@ fn too_few_copies_in_sync_are_named_and_nothing_is_half_reported() {
     cluster.kill(2).unwrap();
 
     // A queue that needs two copies goes on once the controller has noticed, and so does the connection.
-    let started = Instant::now();
-    while log.append(&two, batch("two of three"), None).is_err() {
-        assert!(started.elapsed() < Duration::from_secs(90), "it never went on");
-    }
+    // Each try lasts up to 6 s, and the controller takes 9 s to notice.
+    let went_on = (0..20).any(|_| log.append(&two, batch("two of three"), None).is_ok());
+    assert!(went_on, "it never went on");
 
     let failed = log.append(&all, batch("after"), None).unwrap_err();
     assert!(matches!(failed.cause, Error::Unavailable(_)), "{:?}", failed.cause);
     let text = format!("{} / {:?}", failed.cause.detail().chain(), failed.cause.detail().remedy_text());
     assert!(text.contains("in sync") && text.contains("min.insync.replicas"), "{text}");
 
+    // Without enough copies a new leader does not even tell where its partition ends.
+    cluster.restart(2).unwrap();
     for partition in 0..3 {
         let on_log = read_all(&mut log, &all, Partition(partition)).len();
         let sent = usize::from(failed.sent[partition as usize].is_some());

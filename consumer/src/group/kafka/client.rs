@@ -22,6 +22,7 @@ use keylane_producer::{
             groups::GroupList,
             types::{RDKafka, RDKafkaRespErr},
         },
+        token,
     },
 };
 
@@ -312,38 +313,8 @@ impl Client {
         }
     }
 
-    #[expect(unsafe_code, reason = "rust-rdkafka sets a token only from its own poll")]
     fn refresh_token(&self) {
-        let mut said = [0_u8; 256];
-        let token = self.context().token().map_err(|error| error.detail().chain());
-        let ready = token.and_then(|token| {
-            let name = CString::new(token.principal_name).map_err(|_| "its name has a zero byte".to_owned())?;
-            let text = CString::new(token.token).map_err(|_| "it has a zero byte".to_owned())?;
-            Ok((text, name, token.lifetime_ms))
-        });
-        // SAFETY: the client lives, and all texts are C strings that live during the call.
-        unsafe {
-            let failure = match &ready {
-                Ok((text, name, lifetime)) => {
-                    let answer = native::rd_kafka_oauthbearer_set_token(
-                        self.native(),
-                        text.as_ptr(),
-                        *lifetime,
-                        name.as_ptr(),
-                        ptr::null_mut(),
-                        0,
-                        said.as_mut_ptr().cast(),
-                        said.len(),
-                    );
-                    if answer == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
-                        return;
-                    }
-                    CStr::from_bytes_until_nul(&said).unwrap_or_default().to_owned()
-                }
-                Err(why) => CString::new(why.as_str()).unwrap_or_default(),
-            };
-            native::rd_kafka_oauthbearer_set_token_failure(self.native(), failure.as_ptr());
-        }
+        token::give(self.consumer.client());
     }
 
     fn list(&self, offsets: impl IntoIterator<Item = (Partition, Offset)>) -> KafkaResult<TopicPartitionList> {

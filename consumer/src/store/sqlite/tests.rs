@@ -18,6 +18,7 @@ use crate::{
 
 mod guards;
 mod processes;
+mod reset;
 mod shared_file;
 mod twins;
 

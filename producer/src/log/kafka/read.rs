@@ -11,7 +11,7 @@ use rdkafka::{
 use super::{LOOK, PATIENCE, number, patiently};
 use crate::{
     error::{Detail, Error},
-    kafka::{self, KafkaContext, KafkaSettings, message},
+    kafka::{self, KafkaContext, KafkaSettings, message, token},
     log::{Bounds, Page, ReadLimit},
     partition::{Offset, Partition},
     record::StoredRecord,
@@ -58,9 +58,10 @@ impl Reader {
             config.set(name, value);
         }
         let context = KafkaContext::new(settings.clone());
-        let consumer = config
+        let consumer: BaseConsumer<KafkaContext> = config
             .create_with_context(context)
             .map_err(|error| KafkaContext::new(settings.clone()).explain("cannot make a Kafka consumer", &error))?;
+        token::give_if_wanted(consumer.client());
         Ok(Self { consumer, stands: None })
     }
 
@@ -68,7 +69,9 @@ impl Reader {
     pub(super) fn bounds(&self, topic: &str, partition: Partition) -> Result<Bounds, Error> {
         let what = format!("cannot read partition {partition} of queue '{topic}'");
         let ask = || self.consumer.fetch_watermarks(topic, number(partition), LOOK);
-        let (start, end) = patiently(PATIENCE, self.context(), &what, || (), ask).map_err(|error| self.missing(topic, error))?;
+        let (start, end) =
+            patiently(PATIENCE, self.context(), &what, || token::give_if_wanted(self.consumer.client()), ask)
+                .map_err(|error| self.missing(topic, error))?;
         let (start, end) = (Offset(start.unsigned_abs()), Offset(end.unsigned_abs()));
         Ok(Bounds { start: start.min(end), end })
     }

@@ -12,13 +12,14 @@ use rdkafka::{
     bindings as native,
     client::Client,
     error::{KafkaError, RDKafkaErrorCode},
+    metadata::MetadataTopic,
     types::{RDKafka, RDKafkaRespErr},
 };
 
 use super::{LOOK, PATIENCE, checkpoints, send::Sender};
 use crate::{
     error::{Detail, Error},
-    kafka::{KafkaContext, KafkaSettings},
+    kafka::{KafkaContext, KafkaSettings, token},
     log::QueueDescription,
     queue::{
         GroupName, Incarnation, KeyHash, QueueIdentity, QueueName, QueueSpec, Replication, Retention, already_there,
@@ -156,7 +157,8 @@ pub(super) fn describe(
     let (retention, min_in_sync) = configured(sender, settings, queue)?;
     let what = format!("cannot look at queue '{queue}'");
     let metadata = sender.ask(&what, |client| client.fetch_metadata(Some(queue.as_str()), LOOK))?;
-    let copies = metadata.topics().iter().flat_map(|topic| topic.partitions()).map(|p| p.replicas().len()).min();
+    let partitions = metadata.topics().iter().flat_map(MetadataTopic::partitions);
+    let copies = partitions.map(|partition| partition.replicas().len()).min();
     let replication = copies.map(|copies| {
         let factor = u16::try_from(copies).unwrap_or(u16::MAX);
         Replication { factor, min_in_sync, unsafe_too: min_in_sync < 2 || min_in_sync == factor }
@@ -200,7 +202,7 @@ fn configured(sender: &Sender, settings: &KafkaSettings, queue: &QueueName) -> R
 
 pub(super) fn queues(sender: &Sender) -> Result<Vec<QueueName>, Error> {
     let metadata = sender.ask("cannot list the queues", |client| client.fetch_metadata(None, LOOK))?;
-    let names = metadata.topics().iter().map(rdkafka::metadata::MetadataTopic::name);
+    let names = metadata.topics().iter().map(MetadataTopic::name);
     let ours = names.filter(|name| !name.starts_with("__") && *name != checkpoints::TOPIC);
     let mut queues: Vec<QueueName> = ours.filter_map(|name| name.parse().ok()).collect();
     queues.sort();
@@ -269,7 +271,9 @@ pub(super) fn delete(
 fn admin(settings: &KafkaSettings) -> Result<AdminClient<KafkaContext>, Error> {
     let context = KafkaContext::new(settings.clone());
     let failed = |error| KafkaContext::new(settings.clone()).explain("cannot make a Kafka client", &error);
-    settings.config().create_with_context(context).map_err(failed)
+    let admin: AdminClient<KafkaContext> = settings.config().create_with_context(context).map_err(failed)?;
+    token::give_if_wanted(admin.inner());
+    Ok(admin)
 }
 
 fn options() -> AdminOptions {
