@@ -9,6 +9,7 @@ use std::{
 use keylane_consumer::{
     Notice,
     clock::Clock,
+    fence::Guards,
     group::{Commit, CommitError, Group, GroupEvent, kafka::Assignor},
 };
 use keylane_producer::{
@@ -244,18 +245,30 @@ fn a_commit_without_an_answer_has_an_unknown_result_that_is_read_again() {
 #[test]
 fn with_all_brokers_away_a_worker_waits_and_goes_on_by_itself_and_one_that_is_asked_to_end_does() {
     let turn = my_turn();
-    let on = |_: &str| Rig::on(turn.cluster, 4, Assignor::Cooperative, |settings, _| settings.lanes.running = 2);
-    let (rig, other) = (on("stays"), on("ends"));
+    let on = |guards| {
+        Rig::on(turn.cluster, 4, Assignor::Cooperative, move |settings, _| {
+            settings.lanes.running = 2;
+            settings.guards = guards;
+        })
+    };
+    let (rig, other) = (on(Guards::default()), on(Guards::default()));
+    // The twin: it neither looks at its clock nor listens to its client.
+    let twin = on(Guards { deadline: false, let_go: false, ..Guards::default() });
     let each = Duration::from_millis(20);
-    rig.enqueue_evenly(300);
-    other.enqueue_evenly(300);
+    [&rig, &other, &twin].iter().for_each(|rig| rig.enqueue_evenly(300));
     let (stays, ends) =
         (rig.spawn("stays", slow_teller("stays", each)), other.spawn("ends", slow_teller("ends", each)));
     rig.wait_for("both work", || rig.told_count() > 20 && other.told_count() > 20);
+    let unguarded = twin.spawn("unguarded", slow_teller("unguarded", each));
+    twin.wait_for("it works", || unguarded.owned() == 4 && twin.told_count() > 20);
     let away = Frozen::new(turn.cluster, 0..3);
     let halted = |notice: &Notice| matches!(notice, Notice::Halted(_));
     rig.wait_for("both stop admitting", || stays.noticed(halted) > 0 && ends.noticed(halted) > 0);
     rig.wait_for("it says so", || stays.noticed(|notice| matches!(notice, Notice::Away { .. })) > 0);
+    let (stood, went) = (rig.told_count(), twin.told_count());
+    twin.wait_for("without its guards it goes on", || twin.told_count() > went + 20);
+    assert_eq!(rig.told_count(), stood);
+    unguarded.end();
 
     let asked = Clock::boot().now();
     let summary = ends.end();
