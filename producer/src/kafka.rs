@@ -4,10 +4,13 @@
 //! - [`codecs`]: what this build can decompress
 //! - [`context`]: what a client hears from librdkafka besides answers: the reasons that its answers leave out
 //! - [`token`]: tokens for clients that nobody polls
+//! - [`events`], [`consumer`]: a consumer, and what it has to tell
 //! - [`message`]: a message as librdkafka holds it, to a [`crate::Record`] and back, byte for byte
 
 pub mod codecs;
+pub mod consumer;
 pub mod context;
+pub mod events;
 pub mod message;
 pub mod settings;
 pub mod token;

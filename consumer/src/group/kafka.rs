@@ -24,12 +24,13 @@ use keylane_producer::{
     GroupName, Offset, Partition, QueueIdentity,
     kafka::{
         KafkaContext, KafkaSettings,
+        events::Event,
         rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode},
     },
 };
 
 use self::{
-    client::{Client, Event},
+    client::Client,
     control::{Command, KafkaControl},
     reads::Reads,
     rebalance::Revoked,

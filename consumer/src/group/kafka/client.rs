@@ -1,57 +1,34 @@
-//! One librdkafka consumer, and what its bindings tell that rust-rdkafka 0.39 does not: the generation, where a partition
-//! ends, names that are not UTF-8, and a commit that waits no longer than it is told.
+//! One librdkafka consumer on one topic, and what its bindings tell that rust-rdkafka 0.39 does not: the generation.
 //!
 //! Nothing is decided here.
 
 use std::{
     ffi::{CStr, CString},
-    mem::ManuallyDrop,
-    ptr,
     time::Duration,
 };
 
 use keylane_producer::{
-    Offset, Partition, StoredRecord,
+    Offset, Partition,
     kafka::{
-        KafkaContext, message,
+        KafkaContext,
+        consumer::PolledConsumer,
+        events::{self, Event},
         rdkafka::{
-            ClientContext, TopicPartitionList, bindings as native,
-            config::{ClientConfig, RDKafkaLogLevel},
-            consumer::{BaseConsumer, Consumer},
-            error::{KafkaError, KafkaResult, RDKafkaErrorCode},
+            TopicPartitionList, bindings as native,
+            config::ClientConfig,
+            consumer::Consumer,
+            error::KafkaResult,
             groups::GroupList,
             types::{RDKafka, RDKafkaRespErr},
         },
-        token,
     },
 };
 
 use crate::fence::{Generation, MemberId};
 
-/// A destroyed client may wait for brokers that are gone; who ends does not wait longer than this.
-const GOODBYE: Duration = Duration::from_secs(5);
-
-/// What the client has to tell.
-#[derive(Debug)]
-pub(super) enum Event {
-    /// A record of a partition.
-    Record(Partition, StoredRecord),
-    /// All below this offset was told or does not exist, and there is nothing above it yet.
-    End(Partition, Offset),
-    /// The group gave these; the answer is [`Client::take`].
-    Assign(Vec<Partition>),
-    /// The group wants these back; the answer is [`Client::give_back`].
-    Revoke(Vec<Partition>),
-    /// Something failed; the context has heard it.
-    Error(RDKafkaErrorCode, Option<Partition>, String),
-    /// Nothing that matters to the group.
-    Other,
-}
-
 /// A client on one topic.
 pub(super) struct Client {
-    consumer: ManuallyDrop<BaseConsumer<KafkaContext>>,
-    queue: Queue,
+    consumer: PolledConsumer,
     topic: Box<str>,
     topic_name: CString,
     /// It gets its assignment in steps, rather than as a whole each time.
@@ -65,14 +42,12 @@ impl Client {
         topic: &str,
         cooperative: bool,
     ) -> KafkaResult<Self> {
-        let consumer: BaseConsumer<KafkaContext> = config.create_with_context(context)?;
-        let queue = Queue::of_consumer(consumer.client().native_ptr());
-        let consumer = ManuallyDrop::new(consumer);
-        Ok(Self { queue, consumer, topic: topic.into(), topic_name: CString::new(topic)?, cooperative })
+        let consumer = PolledConsumer::open(config, context)?;
+        Ok(Self { consumer, topic: topic.into(), topic_name: CString::new(topic)?, cooperative })
     }
 
     pub(super) fn context(&self) -> &KafkaContext {
-        self.consumer.client().context()
+        self.consumer.context()
     }
 
     fn native(&self) -> *mut RDKafka {
@@ -206,115 +181,19 @@ impl Client {
         }
     }
 
-    /// Commits, and waits for the answer up to `limit`; [`RDKafkaErrorCode::OperationTimedOut`] if there is none: it may
-    /// still come to be.
-    #[expect(unsafe_code, reason = "rust-rdkafka's commit waits without a limit")]
+    /// Commits, and waits for the answer up to `limit`.
     pub(super) fn commit(&self, offsets: &[(Partition, Offset)], limit: Duration) -> KafkaResult<()> {
-        let list = self.list(offsets.iter().copied())?;
-        let answers = Queue::new(self.native());
-        // SAFETY: list and queue live during the calls; the event is ours until it is destroyed.
-        unsafe {
-            let asked = native::rd_kafka_commit_queue(self.native(), list.ptr(), answers.0, None, ptr::null_mut());
-            if asked != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
-                return Err(KafkaError::ConsumerCommit(asked.into()));
-            }
-            let event = native::rd_kafka_queue_poll(answers.0, millis(limit));
-            if event.is_null() {
-                return Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::OperationTimedOut));
-            }
-            let event = Told(event);
-            let error = native::rd_kafka_event_error(event.0);
-            let answered = entries(native::rd_kafka_event_topic_partition_list(event.0));
-            let failed = |code: &RDKafkaRespErr| *code != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
-            let first = Some(error).filter(failed).or(answered.into_iter().map(|(_, code)| code).find(failed));
-            first.map_or(Ok(()), |code| Err(KafkaError::ConsumerCommit(code.into())))
-        }
+        events::commit(self.consumer.client(), &self.list(offsets.iter().copied())?, limit)
     }
 
     /// Ends a [`Client::poll`] that waits.
-    #[expect(unsafe_code, reason = "rust-rdkafka has no way to wake a poll")]
     pub(super) fn wake(&self) {
-        // SAFETY: the queue lives.
-        unsafe { native::rd_kafka_queue_yield(self.queue.0) }
+        self.consumer.wake();
     }
 
     /// Waits for something to tell.
-    #[expect(unsafe_code, reason = "rust-rdkafka's poll leaves out where a partition ends")]
     pub(super) fn poll(&self, limit: Duration) -> Option<Event> {
-        // SAFETY: the queue lives; the event is ours until it is destroyed.
-        let event = unsafe { native::rd_kafka_queue_poll(self.queue.0, millis(limit)) };
-        if event.is_null() {
-            return None;
-        }
-        let event = Told(event);
-        // SAFETY: as above; each reader below is for this type of event.
-        let told = unsafe {
-            match native::rd_kafka_event_type(event.0) {
-                native::RD_KAFKA_EVENT_FETCH => read_record(&event),
-                native::RD_KAFKA_EVENT_REBALANCE => read_rebalance(&event),
-                native::RD_KAFKA_EVENT_ERROR => self.read_error(&event),
-                native::RD_KAFKA_EVENT_LOG => {
-                    self.read_log(&event);
-                    Event::Other
-                }
-                native::RD_KAFKA_EVENT_OAUTHBEARER_TOKEN_REFRESH => {
-                    self.refresh_token();
-                    Event::Other
-                }
-                _ => Event::Other,
-            }
-        };
-        Some(told)
-    }
-
-    /// # Safety
-    /// It is an error event.
-    #[expect(unsafe_code, reason = "as `poll`")]
-    unsafe fn read_error(&self, event: &Told) -> Event {
-        // SAFETY: by the caller's word; the partition that is told is ours until it is destroyed.
-        unsafe {
-            let code: RDKafkaErrorCode = native::rd_kafka_event_error(event.0).into();
-            let text = CStr::from_ptr(native::rd_kafka_event_error_string(event.0)).to_string_lossy().into_owned();
-            let place = native::rd_kafka_event_topic_partition(event.0);
-            let partition = (!place.is_null()).then(|| {
-                let (partition, offset) = ((*place).partition, (*place).offset);
-                native::rd_kafka_topic_partition_destroy(place);
-                (Partition(partition.unsigned_abs()), offset)
-            });
-            if code == RDKafkaErrorCode::PartitionEOF {
-                return match partition {
-                    Some((partition, offset)) if offset >= 0 => Event::End(partition, Offset(offset.unsigned_abs())),
-                    _ => Event::Other,
-                };
-            }
-            let fatal = native::rd_kafka_event_error_is_fatal(event.0) != 0;
-            self.context().hear(if fatal { RDKafkaErrorCode::Fatal } else { code }, &text);
-            Event::Error(if fatal { RDKafkaErrorCode::Fatal } else { code }, partition.map(|(p, _)| p), text)
-        }
-    }
-
-    /// # Safety
-    /// It is a log event.
-    #[expect(unsafe_code, reason = "as `poll`")]
-    unsafe fn read_log(&self, event: &Told) {
-        let (mut facility, mut text, mut level) = (ptr::null(), ptr::null(), 0);
-        // SAFETY: by the caller's word; the texts belong to the event.
-        unsafe {
-            if native::rd_kafka_event_log(event.0, &raw mut facility, &raw mut text, &raw mut level) == 0 {
-                let level = match level {
-                    0..=2 => RDKafkaLogLevel::Critical,
-                    3 => RDKafkaLogLevel::Error,
-                    4 => RDKafkaLogLevel::Warning,
-                    _ => RDKafkaLogLevel::Debug,
-                };
-                let (facility, text) = (CStr::from_ptr(facility), CStr::from_ptr(text));
-                self.context().log(level, &facility.to_string_lossy(), &text.to_string_lossy());
-            }
-        }
-    }
-
-    fn refresh_token(&self) {
-        token::give(self.consumer.client());
+        self.consumer.poll_topic(&self.topic_name, limit)
     }
 
     fn list(&self, offsets: impl IntoIterator<Item = (Partition, Offset)>) -> KafkaResult<TopicPartitionList> {
@@ -327,124 +206,6 @@ impl Client {
     }
 }
 
-/// rust-rdkafka's consumer closes without a limit when it is dropped.
-impl Drop for Client {
-    #[expect(unsafe_code, reason = "the consumer is dropped on another thread")]
-    fn drop(&mut self) {
-        // SAFETY: nothing uses the field after this.
-        let consumer = unsafe { ManuallyDrop::take(&mut self.consumer) };
-        self.queue.let_go();
-        let (done, waited) = crossbeam_channel::bounded::<()>(0);
-        let goodbye = move || {
-            drop(consumer);
-            drop(done);
-        };
-        if std::thread::Builder::new().name("keylane-goodbye".into()).spawn(goodbye).is_ok() {
-            let _ = waited.recv_timeout(GOODBYE);
-        }
-    }
-}
-
-/// # Safety
-/// It is a fetch event.
-#[expect(unsafe_code, reason = "as `Client::poll`")]
-unsafe fn read_record(event: &Told) -> Event {
-    // SAFETY: by the caller's word; the message belongs to the event.
-    unsafe {
-        let message = native::rd_kafka_event_message_next(event.0);
-        if message.is_null() || (*message).err != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
-            return Event::Other;
-        }
-        Event::Record(Partition((*message).partition.unsigned_abs()), message::read(message))
-    }
-}
-
-/// # Safety
-/// It is a rebalance event.
-#[expect(unsafe_code, reason = "as `Client::poll`")]
-unsafe fn read_rebalance(event: &Told) -> Event {
-    // SAFETY: by the caller's word; the list belongs to the event, so it is not dropped here.
-    unsafe {
-        let list = native::rd_kafka_event_topic_partition_list(event.0);
-        let partitions = entries(list).into_iter().map(|(partition, _)| partition).collect();
-        match native::rd_kafka_event_error(event.0) {
-            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => Event::Assign(partitions),
-            _ => Event::Revoke(partitions),
-        }
-    }
-}
-
-/// # Safety
-/// `list` is null or a list that lives during the call.
-#[expect(unsafe_code, reason = "rust-rdkafka keeps what turns a native list into its own to itself")]
-unsafe fn entries(list: *const native::rd_kafka_topic_partition_list_t) -> Vec<(Partition, RDKafkaRespErr)> {
-    if list.is_null() {
-        return Vec::new();
-    }
-    // SAFETY: by the caller's word; the list says how many it has.
-    let entries = unsafe {
-        let count = usize::try_from((*list).cnt).unwrap_or(0);
-        if count == 0 { &[] } else { std::slice::from_raw_parts((*list).elems, count) }
-    };
-    entries.iter().map(|entry| (Partition(entry.partition.unsigned_abs()), entry.err)).collect()
-}
-
 fn number(partition: Partition) -> i32 {
     partition.0.cast_signed()
-}
-
-fn millis(limit: Duration) -> i32 {
-    // Not less than asked: a poll of 0 in a loop would spin.
-    i32::try_from(limit.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
-}
-
-/// An event until it is destroyed.
-struct Told(*mut native::rd_kafka_event_t);
-
-impl Drop for Told {
-    #[expect(unsafe_code, reason = "a handle of librdkafka's")]
-    fn drop(&mut self) {
-        // SAFETY: it is ours, and nobody uses it after this.
-        unsafe { native::rd_kafka_event_destroy(self.0) }
-    }
-}
-
-/// A handle to a queue.
-struct Queue(*mut native::rd_kafka_queue_t);
-
-#[expect(unsafe_code, reason = "librdkafka's queues may be used from every thread")]
-// SAFETY: so says its manual; the handle is destroyed once.
-unsafe impl Send for Queue {}
-#[expect(unsafe_code, reason = "librdkafka's queues may be used from every thread")]
-// SAFETY: as above.
-unsafe impl Sync for Queue {}
-
-impl Queue {
-    #[expect(unsafe_code, reason = "a handle of librdkafka's")]
-    fn new(client: *mut RDKafka) -> Self {
-        // SAFETY: the caller's client lives.
-        Self(unsafe { native::rd_kafka_queue_new(client) })
-    }
-
-    #[expect(unsafe_code, reason = "a handle of librdkafka's")]
-    fn of_consumer(client: *mut RDKafka) -> Self {
-        // SAFETY: the caller's client lives, and is a consumer of a group.
-        Self(unsafe { native::rd_kafka_queue_get_consumer(client) })
-    }
-
-    /// Before its client is destroyed.
-    #[expect(unsafe_code, reason = "a handle of librdkafka's")]
-    fn let_go(&mut self) {
-        let handle = std::mem::replace(&mut self.0, ptr::null_mut());
-        if !handle.is_null() {
-            // SAFETY: it is ours, and this is the last use.
-            unsafe { native::rd_kafka_queue_destroy(handle) }
-        }
-    }
-}
-
-impl Drop for Queue {
-    fn drop(&mut self) {
-        self.let_go();
-    }
 }

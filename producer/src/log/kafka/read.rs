@@ -1,17 +1,17 @@
 //! Reading partitions without being a member of a group.
 
-use std::time::Duration;
+use std::{ffi::CString, time::Duration};
 
 use rdkafka::{
     TopicPartitionList,
-    consumer::{BaseConsumer, Consumer},
+    consumer::Consumer,
     error::{KafkaError, RDKafkaErrorCode},
 };
 
 use super::{LOOK, PATIENCE, number, patiently};
 use crate::{
     error::{Detail, Error},
-    kafka::{self, KafkaContext, KafkaSettings, message, token},
+    kafka::{self, KafkaContext, KafkaSettings, consumer::PolledConsumer, events::Event, token},
     log::{Bounds, Page, ReadLimit},
     partition::{Offset, Partition},
     record::StoredRecord,
@@ -30,9 +30,34 @@ const SILENCE: Duration = Duration::from_secs(3);
 const TURN: Duration = Duration::from_millis(100);
 
 /// One consumer, which stands somewhere.
+///
+/// **A gap is believed only of a consumer that was never sent elsewhere.** What one was told that was, might be a late word
+/// about where it stood before; then another one is asked.
 pub(super) struct Reader {
-    consumer: BaseConsumer<KafkaContext>,
+    settings: KafkaSettings,
+    consumer: PolledConsumer,
     stands: Option<Stand>,
+    moved: bool,
+}
+
+fn connect(settings: &KafkaSettings) -> Result<PolledConsumer, Error> {
+    let mut config = settings.config();
+    for (name, value) in [
+        ("group.id", GROUP),
+        ("enable.auto.commit", "false"),
+        ("enable.auto.offset.store", "false"),
+        ("auto.offset.reset", "earliest"),
+        ("isolation.level", "read_committed"),
+        ("enable.partition.eof", "true"),
+        ("fetch.wait.max.ms", "10"),
+        ("queued.max.messages.kbytes", "4096"),
+    ] {
+        config.set(name, value);
+    }
+    let consumer = PolledConsumer::open(&config, KafkaContext::new(settings.clone()))
+        .map_err(|error| KafkaContext::new(settings.clone()).explain("cannot make a Kafka consumer", &error))?;
+    token::give_if_wanted(consumer.client());
+    Ok(consumer)
 }
 
 #[derive(PartialEq, Eq)]
@@ -44,25 +69,8 @@ struct Stand {
 
 impl Reader {
     pub(super) fn open(settings: &KafkaSettings) -> Result<Self, Error> {
-        let mut config = settings.config();
-        for (name, value) in [
-            ("group.id", GROUP),
-            ("enable.auto.commit", "false"),
-            ("enable.auto.offset.store", "false"),
-            ("auto.offset.reset", "earliest"),
-            ("isolation.level", "read_committed"),
-            ("enable.partition.eof", "true"),
-            ("fetch.wait.max.ms", "10"),
-            ("queued.max.messages.kbytes", "4096"),
-        ] {
-            config.set(name, value);
-        }
-        let context = KafkaContext::new(settings.clone());
-        let consumer: BaseConsumer<KafkaContext> = config
-            .create_with_context(context)
-            .map_err(|error| KafkaContext::new(settings.clone()).explain("cannot make a Kafka consumer", &error))?;
-        token::give_if_wanted(consumer.client());
-        Ok(Self { consumer, stands: None })
+        let consumer = connect(settings)?;
+        Ok(Self { settings: settings.clone(), consumer, stands: None, moved: false })
     }
 
     /// Where the partition begins, and where what is committed ends.
@@ -70,7 +78,7 @@ impl Reader {
         let what = format!("cannot read partition {partition} of queue '{topic}'");
         let ask = || self.consumer.fetch_watermarks(topic, number(partition), LOOK);
         let (start, end) =
-            patiently(PATIENCE, self.context(), &what, || token::give_if_wanted(self.consumer.client()), ask)
+            patiently(PATIENCE, self.consumer.context(), &what, || token::give_if_wanted(self.consumer.client()), ask)
                 .map_err(|error| self.missing(topic, error))?;
         let (start, end) = (Offset(start.unsigned_abs()), Offset(end.unsigned_abs()));
         Ok(Bounds { start: start.min(end), end })
@@ -121,22 +129,20 @@ impl Reader {
     ) -> Result<Page, Error> {
         let mut page = Page { records: Vec::new(), next: from.max(bounds.start) };
         let mut bytes = 0;
-        // An end that the client tells of is one it came to after it was asked to stand there.
-        let mut asked_anew = false;
         let mut heard = kafka::now();
         let mut sent_again = 0;
         let what = format!("cannot read partition {partition} of queue '{topic}'");
+        let name = CString::new(topic).map_err(|_| Error::Invalid(Detail::new("a topic's name has no zero byte")))?;
         while page.next < bounds.end {
             let here = Stand { topic: topic.into(), partition, next: page.next };
             if self.stands.as_ref() != Some(&here) {
                 self.stand(here, &what)?;
-                asked_anew = true;
             }
-            match self.consumer.poll(TURN) {
-                Some(Ok(borrowed)) => {
-                    // SAFETY: it is a message without an error, and `borrowed` keeps it alive.
-                    #[expect(unsafe_code, reason = "as `message::read`")]
-                    let record = unsafe { message::read(borrowed.ptr()) };
+            match self.consumer.poll_topic(&name, TURN) {
+                Some(Event::Record(p, record)) if p == partition && record.offset >= page.next => {
+                    if record.offset > page.next && self.doubt()? {
+                        continue;
+                    }
                     heard = kafka::now();
                     page.next = record.offset.next();
                     self.stands = Some(Stand { topic: topic.into(), partition, next: page.next });
@@ -146,28 +152,49 @@ impl Reader {
                         return Ok(page);
                     }
                 }
-                // Nothing below the end that was known before: markers of transactions, or what compaction took.
-                Some(Err(KafkaError::PartitionEOF(_))) if asked_anew => page.next = bounds.end,
-                Some(Err(KafkaError::PartitionEOF(_))) => self.stands = None,
-                Some(Err(error)) => {
-                    let error = self.missing(topic, self.context().explain(what.as_str(), &error));
+                // Nothing up to there: markers of transactions, or what compaction took.
+                Some(Event::End(p, end)) if p == partition && end > page.next => {
+                    if self.doubt()? {
+                        continue;
+                    }
+                    page.next = end.min(bounds.end);
+                    self.stands = Some(Stand { topic: topic.into(), partition, next: end });
+                }
+                Some(Event::Error(code, ..)) => {
+                    let error = KafkaError::MessageConsumption(code);
+                    let error = self.missing(topic, self.consumer.context().explain(what.as_str(), &error));
                     if !error.is_transient() || heard.elapsed() > PATIENCE {
                         return Err(error);
                     }
                 }
-                None if heard.elapsed() > PATIENCE => {
+                _ if heard.elapsed() > PATIENCE => {
                     let error = KafkaError::MessageConsumption(RDKafkaErrorCode::OperationTimedOut);
-                    return Err(self.context().explain(what, &error));
+                    return Err(self.consumer.context().explain(what, &error));
                 }
-                // A consumer that was sent from one partition to another was seen to stay silent: it is sent again.
+                // One that was sent from one partition to another was seen to stay silent.
                 None if heard.elapsed() > SILENCE * (1 + sent_again) => {
                     sent_again += 1;
-                    self.stands = None;
+                    self.renew()?;
                 }
-                None => {}
+                _ => {}
             }
         }
         Ok(page)
+    }
+
+    /// Whether another consumer must be asked about a gap; it stands nowhere yet.
+    fn doubt(&mut self) -> Result<bool, Error> {
+        if self.moved {
+            self.renew()?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn renew(&mut self) -> Result<(), Error> {
+        self.consumer = connect(&self.settings)?;
+        (self.stands, self.moved) = (None, false);
+        Ok(())
     }
 
     fn stand(&mut self, here: Stand, what: &str) -> Result<(), Error> {
@@ -176,13 +203,10 @@ impl Reader {
         let assigned = list
             .add_partition_offset(&here.topic, number(here.partition), offset)
             .and_then(|()| self.consumer.assign(&list));
-        assigned.map_err(|error| self.context().explain(what, &error))?;
+        assigned.map_err(|error| self.consumer.context().explain(what, &error))?;
+        self.moved |= self.stands.is_some();
         self.stands = Some(here);
         Ok(())
-    }
-
-    fn context(&self) -> &KafkaContext {
-        self.consumer.client().context()
     }
 
     /// A topic that is not there is no time-out.
