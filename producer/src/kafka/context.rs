@@ -76,7 +76,7 @@ impl KafkaContext {
             // The text of this one has the value in it.
             return Error::Invalid(detail.because(format!("librdkafka does not take '{name}' as it is set")));
         }
-        let code = error.rdkafka_error_code();
+        let code = code_of(error);
         let reason = self.reason();
         if let Some(fatal) = self.fatal() {
             return Error::Refused(detail.because(fatal).remedy("this client cannot go on: start the process again"));
@@ -208,6 +208,14 @@ impl ClientContext for KafkaContext {
 }
 
 impl ConsumerContext for KafkaContext {}
+
+/// rust-rdkafka leaves out those of admin operations.
+fn code_of(error: &KafkaError) -> Option<RDKafkaErrorCode> {
+    match error {
+        KafkaError::AdminOp(code) => Some(*code),
+        _ => error.rdkafka_error_code(),
+    }
+}
 
 /// Whether trying again changes nothing: a person must act.
 fn refusal(code: RDKafkaErrorCode) -> bool {

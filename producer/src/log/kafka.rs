@@ -14,7 +14,10 @@ use std::time::Duration;
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
-use self::{read::Reader, send::Sender};
+use self::{
+    read::Reader,
+    send::{Kind, Sender},
+};
 use crate::{
     enqueue::Receipt,
     error::{Detail, Error},
@@ -46,7 +49,10 @@ const LARGEST_BATCH: usize = 1_048_588;
 /// A connection to a cluster.
 pub struct KafkaLog {
     settings: KafkaSettings,
-    sender: Sender,
+    /// For questions.
+    asking: Sender,
+    /// For jobs, once there are any.
+    sender: Option<Sender>,
     /// For imports, with the source that it sends for: one transactional id belongs to one of them.
     importer: Option<(Box<str>, Sender)>,
     reader: Option<Reader>,
@@ -61,12 +67,12 @@ impl KafkaLog {
     /// [`Error::Unavailable`] if no broker answers in time; [`Error::Invalid`] if a property does not fit.
     pub fn open(settings: KafkaSettings) -> Result<Self, Error> {
         codecs::check()?;
-        let sender = Sender::open(&settings, None)?;
-        let cluster = sender.ask_for(FIRST_CONTACT, "cannot reach Kafka", |client| {
+        let asking = Sender::open(&settings, Kind::Asking)?;
+        let cluster = asking.ask_for(FIRST_CONTACT, "cannot reach Kafka", |client| {
             // It tells no reason; the client hears one.
             client.fetch_cluster_id(LOOK).ok_or(KafkaError::MetadataFetch(RDKafkaErrorCode::OperationTimedOut))
         })?;
-        Ok(Self { settings, sender, importer: None, reader: None, cluster: cluster.into() })
+        Ok(Self { settings, asking, sender: None, importer: None, reader: None, cluster: cluster.into() })
     }
 
     /// Deletes a queue with all that is on it, and a group's word about it. No other command does.
@@ -74,7 +80,7 @@ impl KafkaLog {
     /// # Errors
     /// [`Error::NotFound`] if it is not there; [`Error::Refused`], [`Error::Unavailable`] as the brokers answer.
     pub fn delete(&mut self, queue: &QueueName, group: &GroupName) -> Result<(), Error> {
-        topics::delete(&self.sender, &self.settings, queue, group)
+        topics::delete(&self.asking, &self.settings, queue, group)
     }
 
     fn reader(&mut self) -> Result<&mut Reader, Error> {
@@ -90,7 +96,7 @@ impl KafkaLog {
         let id = format!("keylane-import {} {} {source}", queue.name, queue.incarnation.0);
         let sender = match self.importer.take() {
             Some((known, sender)) if *known == *id => sender,
-            _ => Sender::open(&self.settings, Some(&id))?,
+            _ => Sender::open(&self.settings, Kind::Transactional(&id))?,
         };
         Ok(&mut self.importer.insert((id.into(), sender)).1)
     }
@@ -98,20 +104,20 @@ impl KafkaLog {
 
 impl Log for KafkaLog {
     fn create(&mut self, spec: &QueueSpec) -> Result<QueueIdentity, Error> {
-        topics::create(&self.sender, &self.settings, &self.cluster, spec)
+        topics::create(&self.asking, &self.settings, &self.cluster, spec)
     }
 
     fn describe(&mut self, queue: &QueueName) -> Result<QueueDescription, Error> {
-        topics::describe(&self.sender, &self.settings, &self.cluster, queue)
+        topics::describe(&self.asking, &self.settings, &self.cluster, queue)
     }
 
     fn identity(&mut self, queue: &QueueName) -> Result<QueueIdentity, Error> {
-        let found = topics::identity(&self.sender, &self.cluster, queue)?;
-        found.map_or_else(|| Err(crate::queue::not_there(queue, &topics::queues(&self.sender)?)), Ok)
+        let found = topics::identity(&self.asking, &self.cluster, queue)?;
+        found.map_or_else(|| Err(crate::queue::not_there(queue, &topics::queues(&self.asking)?)), Ok)
     }
 
     fn queues(&mut self) -> Result<Vec<QueueName>, Error> {
-        topics::queues(&self.sender)
+        topics::queues(&self.asking)
     }
 
     fn append(
@@ -124,8 +130,17 @@ impl Log for KafkaLog {
         if let Some(cause) = records.iter().find_map(|(p, record)| refusal(queue, *p, record)) {
             return Err(absent(cause));
         }
-        let Some(checkpoint) = checkpoint else { return self.sender.send(queue, &records) };
-        topics::create_checkpoints(&self.sender, &self.settings).map_err(absent)?;
+        let Some(checkpoint) = checkpoint else {
+            let sender = match self.sender.take() {
+                Some(sender) => sender,
+                None => Sender::open(&self.settings, Kind::Idempotent).map_err(absent)?,
+            };
+            let answer = sender.send(queue, &records);
+            // One that cannot go on is not used again.
+            self.sender = sender.context().fatal().is_none().then_some(sender);
+            return answer;
+        };
+        topics::create_checkpoints(&self.asking, &self.settings).map_err(absent)?;
         let sender = self.importer(queue, &checkpoint.source).map_err(|cause| AppendError {
             sent: vec![None; records.len()],
             rest_is_absent: true,
@@ -140,7 +155,7 @@ impl Log for KafkaLog {
     }
 
     fn checkpoint(&mut self, queue: &QueueIdentity, source: &str) -> Result<Option<Checkpoint>, Error> {
-        if !topics::exists(&self.sender, checkpoints::TOPIC)? {
+        if !topics::exists(&self.asking, checkpoints::TOPIC)? {
             return Ok(None);
         }
         checkpoints::last(self.reader()?, queue, source)

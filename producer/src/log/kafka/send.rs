@@ -35,7 +35,18 @@ const MARGIN: usize = 64 << 10;
 /// What is batched together stays below what brokers take; a record alone may be larger than this.
 const BATCH: usize = 1_000_000;
 
-/// One idempotent producer.
+/// What a producer is for.
+#[derive(Clone, Copy)]
+pub(super) enum Kind<'a> {
+    /// It asks about topics and sends nothing, so it needs no right to write.
+    Asking,
+    /// A broken connection doubles and reorders nothing.
+    Idempotent,
+    /// The same, in transactions of this id.
+    Transactional(&'a str),
+}
+
+/// One producer.
 pub(super) struct Sender {
     producer: BaseProducer<KafkaContext>,
     transactional: bool,
@@ -44,9 +55,10 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub(super) fn open(settings: &KafkaSettings, transactional: Option<&str>) -> Result<Self, Error> {
+    pub(super) fn open(settings: &KafkaSettings, kind: Kind<'_>) -> Result<Self, Error> {
         let mut config = settings.config();
-        config.set("acks", "all").set("enable.idempotence", "true");
+        config.set("acks", "all");
+        config.set("enable.idempotence", if matches!(kind, Kind::Asking) { "false" } else { "true" });
         config.set("message.max.bytes", (LARGEST_BATCH + MARGIN).to_string());
         let batch = settings.get("batch.size").and_then(|size| size.parse().ok()).unwrap_or(BATCH);
         config.set("batch.size", batch.min(BATCH).to_string());
@@ -55,14 +67,14 @@ impl Sender {
                 config.set(name, default);
             }
         }
-        if let Some(id) = transactional {
+        if let Kind::Transactional(id) = kind {
             config.set("transactional.id", id);
         }
         let context = KafkaContext::new(settings.clone());
         let producer = config
             .create_with_context(context)
             .map_err(|error| KafkaContext::new(settings.clone()).explain("cannot make a Kafka producer", &error))?;
-        Ok(Self { producer, transactional: transactional.is_some(), ready: false })
+        Ok(Self { producer, transactional: matches!(kind, Kind::Transactional(_)), ready: false })
     }
 
     pub(super) fn client(&self) -> &Client<KafkaContext> {
