@@ -36,7 +36,7 @@ pub(crate) struct ResetArgs {
     #[arg(long, env = "KEYLANE_WHY", hide_env_values = true, value_name = "TEXT")]
     pub(crate) why: String,
 
-    /// Who does it [default: USER@host]
+    /// Who does it; else the user at this host
     #[arg(long, env = "KEYLANE_WHO", hide_env_values = true, value_name = "NAME")]
     pub(crate) who: Option<String>,
 

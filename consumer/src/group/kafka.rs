@@ -1,10 +1,10 @@
 //! The group on Kafka: a classic consumer group, whose generation is the token.
 //!
-//! - [`client`]: one librdkafka consumer, decides nothing
-//! - [`control`]: commits and what else other threads ask
-//! - [`watch`]: looking at a group from outside
-//! - [`rebalance`]: what the group gives and wants back
-//! - [`reads`]: which partitions are read, and how far; pure
+//! - `client`: one librdkafka consumer, decides nothing
+//! - `control`: commits and what else other threads ask
+//! - `watch`: looking at a group from outside
+//! - `rebalance`: what the group gives and wants back
+//! - `reads`: which partitions are read, and how far; pure
 //!
 //! 1. The generation is read at the start of the answer to an assignment and bound to its partitions. It is never "the
 //!    current one": two members can read the same number for one partition (a metadata change while an assignment waits

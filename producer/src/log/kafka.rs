@@ -1,9 +1,9 @@
 //! Queues as Kafka topics: a queue is a topic, its partitions are the topic's.
 //!
-//! - [`topics`]: making and describing them
-//! - [`send`]: appending; a receipt is the broker's word
-//! - [`read`]: reading, without a group
-//! - [`checkpoints`]: how far a source was brought in, in the transaction of the records
+//! - `topics`: making and describing them
+//! - `send`: appending; a receipt is the broker's word
+//! - `read`: reading, without a group
+//! - `checkpoints`: how far a source was brought in, in the transaction of the records
 //!
 //! 1. Partitions are explicit, `acks=all`, the producer idempotent: a broken connection doubles and reorders nothing.
 //! 2. Reads see committed transactions only.
