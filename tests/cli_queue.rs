@@ -96,16 +96,16 @@ fn a_folder_without_rights_is_refused() {
 #[test]
 fn usage_errors_end_with_2_and_say_what_there_is() {
     let place = Place::new();
-    place
-        .run(&["queue", "list", "--broker", "kafka://host:9092"])
-        .expect(2)
-        .says(&["not in this version", "sqlite:FILE"]);
-    place.run(&["queue", "list", "--broker", "redis://host"]).expect(2).says(&["sqlite:FILE"]);
+    let later = ["queue", "list", "--store", "postgres://host/db"];
+    place.run(&later).expect(2).says(&["not in this version", "sqlite:FILE"]);
+    place.run(&["queue", "list", "--broker", "redis://host"]).expect(2).says(&["sqlite:FILE", "kafka://HOST:PORT"]);
+    place.run(&["queue", "list", "--broker", "kafka://a:0"]).expect(2).says(&["1 to 65535"]);
     place.run(&["queue", "create", "jobs", "--partitions", "0"]).expect(2).says(&["1 to 4096"]);
     place.run(&["queue", "create", "a b"]).expect(2).says(&["'.', '_' or '-'"]);
-    let ended = place.run(&["queue", "list", "--broker", "kafka://host", "-o", "json"]).expect(2);
+    let ended = place.run(&["queue", "list", "--broker", "redis://host", "-o", "json"]).expect(2);
     let error: serde_json::Value = serde_json::from_str(&ended.stderr).unwrap();
-    assert_eq!((&error["error"]["code"], &error["error"]["remedy"]), (&2.into(), &"use --broker sqlite:FILE".into()));
+    let remedy = "use sqlite:FILE, for instance sqlite:keylane.db";
+    assert_eq!((&error["error"]["code"], &error["error"]["remedy"]), (&2.into(), &remedy.into()));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use rdkafka::{
 use super::{LOOK, PATIENCE, checkpoints, send::Sender};
 use crate::{
     error::{Detail, Error},
-    kafka::{KafkaContext, KafkaSettings, token},
+    kafka::{self, KafkaContext, KafkaSettings, token},
     log::QueueDescription,
     queue::{
         GroupName, Incarnation, KeyHash, QueueIdentity, QueueName, QueueSpec, Replication, Retention, already_there,
@@ -29,6 +29,9 @@ use crate::{
 
 /// Copies of a queue, unless it is said otherwise: one broker may die and one more be away, and nothing is lost.
 const COPIES: u16 = 3;
+
+/// Brokers hear of a new topic one after another: one that does not know it is asked again for this long.
+const NEWS: Duration = Duration::from_secs(1);
 
 /// Longest that Kafka can be told.
 const FOR_EVER: &str = "-1";
@@ -167,8 +170,14 @@ pub(super) fn describe(
 }
 
 pub(super) fn identity(sender: &Sender, cluster: &str, queue: &QueueName) -> Result<Option<QueueIdentity>, Error> {
-    let found = sender.ask(&format!("cannot look at queue '{queue}'"), |client| find(client, queue.as_str()))?;
-    let Some(topic) = found else { return Ok(None) };
+    let asked = kafka::now();
+    let topic = loop {
+        match sender.ask(&format!("cannot look at queue '{queue}'"), |client| find(client, queue.as_str()))? {
+            Some(topic) => break topic,
+            None if asked.elapsed() >= NEWS => return Ok(None),
+            None => std::thread::park_timeout(NEWS / 10),
+        }
+    };
     if topic.id.is_empty() || topic.id.bytes().all(|b| b == b'A' || b == b'=') {
         return Err(Error::Refused(
             Detail::new(
