@@ -20,7 +20,7 @@ use keylane_producer::{
         error::KafkaError,
     },
 };
-use keylane_testing::kafka::{Cluster, Options};
+use keylane_testing::kafka::{Cluster, Options, shared};
 
 use crate::rig::{Rig, Running, slow_teller, teller, wait_for};
 
@@ -75,49 +75,43 @@ impl Drop for Killed {
     }
 }
 
-/// R39, R14: with the coordinator's broker dead, and again with a coordinator that moves, work goes on by itself, and what
-/// the group has committed never falls.
+/// R39, R14: with the coordinator's broker dead, work goes on by itself, and what the group has committed never falls.
 #[test]
-fn when_the_coordinator_dies_or_moves_all_flows_again_and_no_offset_goes_back() {
+fn when_the_coordinator_dies_all_flows_again_and_no_offset_goes_back() {
     let turn = my_turn();
-    let rig = Rig::on(turn.cluster, 6, Assignor::Cooperative, |settings, _| settings.lanes.running = 2);
-    let mut jobs = 0;
-    let mut enqueue = |each: usize| {
-        rig.enqueue_evenly(each);
-        jobs += 6 * each;
-        jobs
-    };
-    enqueue(200);
+    disturbed(turn.cluster, |rig, flows| {
+        let dead = Killed::new(turn.cluster, turn.cluster.coordinator(rig.topic()).unwrap());
+        println!("the coordinator's broker died: all flows again after {:?}", flows());
+        drop(dead);
+        println!("it is back: all flows after {:?}", flows());
+    });
+}
+
+/// R39: an orderly move harms nobody, so it is one of the brokers that all tests share.
+#[test]
+fn when_the_coordinator_moves_all_flows_again_and_no_offset_goes_back() {
+    disturbed(shared(3), |rig, flows| {
+        for _ in 0..3 {
+            rig.cluster().move_coordinator(rig.topic()).unwrap();
+            rig.enqueue_evenly(50);
+            println!("the coordinator moved: all flows again after {:?}", flows());
+        }
+    });
+}
+
+/// Two workers under load, disturbed meanwhile; `flows` waits until both go on, and tells how long it took.
+fn disturbed(cluster: &'static Cluster, disturb: impl FnOnce(&Rig, &dyn Fn() -> Duration)) {
+    let rig = Rig::on(cluster, 6, Assignor::Cooperative, |settings, _| settings.lanes.running = 2);
+    rig.enqueue_evenly(200);
     let handler = |name: &str| slow_teller(name, Duration::from_millis(10));
     let workers = [rig.spawn("first", handler("first")), rig.spawn("second", handler("second"))];
     rig.wait_for("they share", || workers.iter().all(|worker| worker.owned() == 3));
-    let coordinator = turn.cluster.coordinator(rig.topic()).unwrap();
-    let dead = Killed::new(turn.cluster, coordinator);
-    let took = flows_again(&rig, &workers);
-    println!("the coordinator's broker died: all flows again after {took:?}");
-    drop(dead);
-    for _ in 0..2 {
-        // On a busy machine a broker may be taken for dead meanwhile, and yet another one is chosen.
-        let from = turn.cluster.coordinator(rig.topic()).unwrap();
-        if let Err(error) = turn.cluster.move_coordinator(rig.topic()) {
-            println!("not where it should be: {error:#}");
-            rig.wait_for("it has moved", || turn.cluster.coordinator(rig.topic()).unwrap() != from);
-        }
-        enqueue(50);
-        let took = flows_again(&rig, &workers);
-        println!("the coordinator moved: all flows again after {took:?}");
-    }
-    let jobs = enqueue(1);
-    rig.wait_for(&format!("all {jobs} jobs"), || {
-        let done = rig.told_count() == jobs;
-        if !done && fastrand::u32(..100) == 0 {
-            println!("{:?} done, committed {:?}", rig.told_by_partition(), rig.committed());
-        }
-        done
-    });
-    rig.wait_for("all is committed", || rig.lag() == 0);
+    disturb(&rig, &|| flows_again(&rig, &workers));
+    rig.enqueue_evenly(1);
+    rig.wait_for("all is done and committed", || rig.lag() == 0);
+    let jobs: i64 = cluster.list_offsets(rig.topic()).unwrap().iter().map(|bounds| bounds.end).sum();
     assert!(workers.into_iter().all(|worker| worker.end().clean));
-    rig.assert_once_in_order(rig.told_count());
+    rig.assert_once_in_order(usize::try_from(jobs).unwrap());
     let commits = commits(&rig);
     assert!(commits.len() > 20, "{commits:?}");
     let mut last = BTreeMap::new();
@@ -255,7 +249,9 @@ fn with_all_brokers_away_a_worker_waits_and_goes_on_by_itself_and_one_that_is_as
     // The twin: it neither looks at its clock nor listens to its client.
     let twin = on(Guards { deadline: false, let_go: false, ..Guards::default() });
     let each = Duration::from_millis(20);
-    [&rig, &other, &twin].iter().for_each(|rig| rig.enqueue_evenly(300));
+    [&rig, &other].iter().for_each(|rig| rig.enqueue_evenly(300));
+    // More than it can do in this test.
+    twin.enqueue_evenly(2_000);
     let (stays, ends) =
         (rig.spawn("stays", slow_teller("stays", each)), other.spawn("ends", slow_teller("ends", each)));
     rig.wait_for("both work", || rig.told_count() > 20 && other.told_count() > 20);

@@ -303,12 +303,6 @@ impl Rig {
         usize::try_from(self.count("SELECT count(*) FROM told")).unwrap()
     }
 
-    pub(crate) fn told_by_partition(&self) -> BTreeMap<u32, usize> {
-        let mut counts = BTreeMap::new();
-        self.told().iter().for_each(|told| *counts.entry(told.partition).or_default() += 1);
-        counts
-    }
-
     pub(crate) fn assert_once_in_order(&self, jobs: usize) {
         let told = self.told();
         let mut last = BTreeMap::new();
