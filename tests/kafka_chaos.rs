@@ -133,7 +133,10 @@ impl Mended {
                 self.0 = Some((at, false, now.plus(Duration::from_millis(ms))));
             }
             Fault::MoveCoordinator => {
-                cluster.move_coordinator("workers").unwrap();
+                // Brokers that were just killed may not take it: then this was no fault.
+                if let Err(error) = cluster.move_coordinator("workers") {
+                    println!("the coordinator stays: {error:#}");
+                }
             }
             Fault::OfWorker(_) => {}
         }
