@@ -6,7 +6,7 @@ use std::{
 };
 
 use rusqlite::Connection;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::*;
 use crate::group::{GroupWatch, MemberOverview};
@@ -68,6 +68,13 @@ impl Process {
 
     fn send(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+
+    /// Each thread stops for itself, some time after the signal: until the last one did, it can still begin a transaction.
+    fn freeze(&self) {
+        self.send(Signal::STOP);
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(Pid::from_child(&self.0)), options).unwrap();
     }
 }
 
@@ -152,7 +159,7 @@ fn killed_and_frozen_processes_never_share_a_partition_and_the_rest_goes_on() {
         } else {
             // Frozen inside a transaction it holds the file's write lock, and nobody could expel it: freeze it elsewhere.
             observer.wait_until("one is frozen outside of its transactions", || {
-                processes[at].send(Signal::STOP);
+                processes[at].freeze();
                 let free = can_write(&path);
                 if !free {
                     processes[at].send(Signal::CONT);
