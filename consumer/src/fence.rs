@@ -287,11 +287,13 @@ pub struct Guards {
     pub deadline: bool,
     /// The worker throws away what was running when it learns that a partition is lost.
     pub let_go: bool,
+    /// Before it claims, the worker looks whether the queue is still the one that the store has pinned.
+    pub identity: bool,
 }
 
 impl Default for Guards {
     fn default() -> Self {
-        Self { row: true, deadline: true, let_go: true }
+        Self { row: true, deadline: true, let_go: true, identity: true }
     }
 }
 

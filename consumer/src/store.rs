@@ -144,6 +144,9 @@ pub struct Progress {
     pub floor: u64,
     /// First and last of each range above the floor.
     pub ranges: Vec<(u64, u64)>,
+    /// Whether the fence was reset for another making of the queue: what the group has committed may be of the earlier one,
+    /// also when it was committed since, and does not say where to begin.
+    pub anew: bool,
 }
 
 /// Why a claim was not granted.

@@ -139,8 +139,14 @@ impl<S: FencedStore, H: Handler<S>> Worker<S, H> {
             places::Places { count: parts.queue.partitions, former: StoreSession::<S>::former_counts(&writing) };
 
         let runner = runner::Runner::new(&settings, parts.handler, parts.clock.clone())?;
-        let clerk =
-            clerk::Clerk::<S>::new(parts.log, claiming, Arc::clone(&control), parts.queue.clone(), parts.clock.clone());
+        let clerk = clerk::Clerk::<S>::new(
+            parts.log,
+            claiming,
+            Arc::clone(&control),
+            parts.queue.clone(),
+            parts.clock.clone(),
+            settings.guards,
+        );
         let mail = desk::Mail {
             polled: polling::begin(parts.group, Arc::clone(&lease))?,
             clerk: thread("clerk", |orders, answers| clerk.serve(&orders, &answers))?,

@@ -172,7 +172,8 @@ fn zombie_process() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
     let guards = std::env::var(GUARDS).unwrap();
     let stands = |name: &str| guards.split(' ').any(|guard| guard == name);
-    let guards = Guards { row: stands("row"), deadline: stands("deadline"), let_go: stands("let_go") };
+    let guards =
+        Guards { row: stands("row"), deadline: stands("deadline"), let_go: stands("let_go"), ..Guards::default() };
     let change = move |settings: &mut WorkerSettings| {
         settings.lanes.running = 1;
         settings.guards = guards;

@@ -58,7 +58,7 @@ impl FromIterator<(u64, u64)> for Ranges {
 impl From<Ranges> for Progress {
     fn from(set: Ranges) -> Self {
         let floor = set.0.get(&0).map_or(0, |last| last + 1);
-        Self { floor, ranges: set.iter().filter(|&(first, _)| first > 0).collect() }
+        Self { floor, ranges: set.iter().filter(|&(first, _)| first > 0).collect(), anew: false }
     }
 }
 

@@ -181,11 +181,17 @@ fn a_partition_that_nobody_has_is_absent_and_names_its_last_owner() {
 #[test]
 fn lag_is_jobs_not_finished_by_the_store_s_markers_else_by_what_was_committed() {
     let bounds = |start, end| Some(Bounds { start: Offset(start), end: Offset(end) });
-    let done = |floor, ranges: &[(u64, u64)]| Progress { floor, ranges: ranges.to_vec() };
+    let done = |floor, ranges: &[(u64, u64)]| Progress { floor, ranges: ranges.to_vec(), anew: false };
     assert_eq!(unfinished(bounds(0, 10), None, None), Some(10), "nothing was ever finished");
     assert_eq!(unfinished(bounds(0, 10), None, Some(Offset(4))), Some(6));
     assert_eq!(unfinished(bounds(0, 10), Some(&done(3, &[(5, 5), (8, 9)])), Some(Offset(0))), Some(4));
     assert_eq!(unfinished(bounds(0, 10), Some(&done(0, &[])), Some(Offset(4))), Some(6), "the store knows nothing");
+    let anew = Progress { anew: true, ..Progress::default() };
+    assert_eq!(
+        unfinished(bounds(0, 10), Some(&anew), Some(Offset(4))),
+        Some(10),
+        "the group speaks of an earlier queue"
+    );
     assert_eq!(unfinished(bounds(5_000_000, 5_000_010), None, None), Some(10), "what retention took is no lag");
     assert_eq!(unfinished(bounds(7, 7), Some(&done(7, &[])), None), Some(0));
     assert_eq!(unfinished(bounds(0, 10), Some(&done(12, &[])), None), Some(0), "an older end than the markers");

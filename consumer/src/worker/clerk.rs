@@ -8,7 +8,7 @@ use keylane_producer::{JobKey, Log, Offset, Partition, QueueIdentity, StoredReco
 use crate::{
     clock::{BootTime, Clock},
     error::{Detail, Error},
-    fence::{Fence, Fenced},
+    fence::{Fence, Fenced, Guards},
     group::GroupControl,
     lanes::{Tenure, Ticket},
     store::{Candidate, ClaimError, Claimed, FencedStore, PartitionOverview, StoppedKey, StoreSession},
@@ -28,6 +28,8 @@ pub(crate) enum Order {
     Look { partitions: Vec<Partition>, anyway: bool },
     /// Look whether every job of the queue is finished.
     Survey,
+    /// Look whether the queue is still the one that the store has pinned: if it was made anew, nobody need join anew.
+    Identify,
 }
 
 /// What became of it.
@@ -52,6 +54,8 @@ pub(crate) enum Answer {
     },
     Looked(Result<Vec<(Partition, StoppedKey)>, Error>),
     Surveyed(Result<Vec<Remaining>, Error>),
+    /// Why the queue is another one, if it is.
+    Identified(Result<Option<Detail>, Error>),
 }
 
 /// What is left to do in a partition, as group, log and store tell.
@@ -74,12 +78,13 @@ pub(crate) struct Clerk<S: FencedStore> {
     /// The store changed, and not every partition was looked at since.
     unseen: bool,
     clock: Clock,
+    guards: Guards,
     /// When it was last looked whether the queue is still the one that the store has pinned.
     identified: BootTime,
 }
 
-/// Claims come many at once, after each change of the group: one look does for all of them.
-const IDENTIFY: Duration = Duration::from_secs(1);
+/// How often the queue's identity is looked at; claims come many at once, and one look does for all of them.
+pub(crate) const IDENTIFY: Duration = Duration::from_secs(1);
 
 impl<S: FencedStore> Clerk<S> {
     pub(crate) fn new(
@@ -88,8 +93,9 @@ impl<S: FencedStore> Clerk<S> {
         group: Arc<dyn GroupControl>,
         queue: QueueIdentity,
         clock: Clock,
+        guards: Guards,
     ) -> Self {
-        Self { log, store, group, queue, unseen: false, clock, identified: BootTime::ZERO }
+        Self { log, store, group, queue, unseen: false, clock, guards, identified: BootTime::ZERO }
     }
 
     /// Serves until the desk is gone.
@@ -121,34 +127,39 @@ impl<S: FencedStore> Clerk<S> {
             }
             Order::Look { partitions, anyway } => Answer::Looked(self.look(&partitions, anyway)),
             Order::Survey => Answer::Surveyed(self.survey()),
+            Order::Identify => Answer::Identified(self.identify()),
         }
     }
 
     fn claim(&mut self, candidate: &Candidate) -> Result<(Claimed, Option<Offset>), ClaimError> {
-        self.identify()?;
+        if let Some(other) = self.identify()? {
+            return Err(Error::Refused(other).into());
+        }
         let claimed = self.store.claim(candidate)?;
         let committed = self.group.committed(&[candidate.partition])?;
         Ok((claimed, committed.get(&candidate.partition).copied().flatten()))
     }
 
     /// A queue that was deleted and made anew, or got more partitions, is another one: nothing of it is claimed.
-    fn identify(&mut self) -> Result<(), Error> {
+    fn identify(&mut self) -> Result<Option<Detail>, Error> {
         let now = self.clock.now();
-        if self.identified != BootTime::ZERO && now < self.identified.plus(IDENTIFY) {
-            return Ok(());
+        let lately = self.identified != BootTime::ZERO && now < self.identified.plus(IDENTIFY);
+        if lately || !self.guards.identity {
+            return Ok(None);
         }
         let found = self.log.identity(&self.queue.name)?;
         if found == self.queue {
             self.identified = now;
-            return Ok(());
+            return Ok(None);
         }
         let (name, was, is) = (&self.queue.name, &self.queue, &found);
-        Err(Error::Refused(
-            Detail::new(format!(
-                "queue '{name}' is another one now: {} partitions of making {} in {}, instead of {} of {} in {}",
-                is.partitions, is.incarnation.0, is.cluster, was.partitions, was.incarnation.0, was.cluster
-            ))
-            .remedy("see keylane queue describe; to accept it: keylane fence reset, then start the workers again"),
+        let detail = Detail::new(format!(
+            "queue '{name}' is another one now: {} partitions of making {} in {}, instead of {} of {} in {}",
+            is.partitions, is.incarnation.0, is.cluster, was.partitions, was.incarnation.0, was.cluster
+        ));
+        Ok(Some(
+            detail
+                .remedy("see keylane queue describe; to accept it: keylane fence reset, then start the workers again"),
         ))
     }
 

@@ -95,6 +95,7 @@ pub(crate) struct Desk<S: FencedStore, H> {
     timers_set: u64,
     next_proof: BootTime,
     next_look: BootTime,
+    next_identity: BootTime,
     halted: Option<BootTime>,
     away: HashMap<&'static str, BootTime>,
     end_by: Option<BootTime>,
@@ -166,6 +167,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             timers_set: 0,
             next_proof: now,
             next_look: now,
+            next_identity: now,
             halted: None,
             away: HashMap::new(),
             end_by: None,
@@ -352,6 +354,10 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 self.surveying = true;
                 self.for_clerk.push_back(clerk::Order::Survey);
             }
+        }
+        if now >= self.next_identity && !self.tenancies.is_empty() {
+            self.next_identity = now.plus(clerk::IDENTIFY);
+            self.for_clerk.push_back(clerk::Order::Identify);
         }
         if self.clerk_busy {
             return;

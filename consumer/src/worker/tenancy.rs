@@ -50,6 +50,7 @@ impl Tenancy {
         window: usize,
     ) -> Self {
         let Claimed { token, done, stopped, clean, suspects } = claimed;
+        let committed = committed.filter(|_| !done.anew || done.floor > 0);
         let start = if done == Progress::default() { committed.unwrap_or(Offset(0)) } else { Offset(done.floor) };
         // After an owner that handed over only those that an earlier one died of.
         let below = if clean { Offset(0) } else { Offset(start.0.saturating_add(window as u64)) };
@@ -112,6 +113,22 @@ mod tests {
         let claimed = Claimed { token, done: Progress::default(), stopped: Vec::new(), clean, suspects };
         let lease = Lease::new(Clock::by_hand(), Duration::from_secs(1));
         Tenancy::begin(Tenure(1), claimed, None, Partition(0), &lease, 100)
+    }
+
+    #[test]
+    fn the_group_says_where_to_begin_only_where_the_store_knows_nothing_of_this_making_of_the_queue() {
+        let begun = |done| {
+            let token = FenceToken::minted(1, Generation::new(1).unwrap(), 1);
+            let claimed = Claimed { token, done, stopped: Vec::new(), clean: true, suspects: Vec::new() };
+            let lease = Lease::new(Clock::by_hand(), Duration::from_secs(1));
+            let tenancy = Tenancy::begin(Tenure(1), claimed, Some(Offset(7)), Partition(0), &lease, 100);
+            (tenancy.watermark.position(), tenancy.to_commit())
+        };
+        let known = |floor, anew| Progress { floor, anew, ..Progress::default() };
+        assert_eq!(begun(known(0, false)), (Offset(7), None));
+        assert_eq!(begun(known(0, true)), (Offset(0), Some(Offset(0))), "and the group is told");
+        assert_eq!(begun(known(9, false)), (Offset(9), Some(Offset(9))));
+        assert_eq!(begun(known(9, true)), (Offset(9), Some(Offset(9))));
     }
 
     #[test]

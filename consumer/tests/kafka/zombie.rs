@@ -201,7 +201,8 @@ fn zombie_process() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
     let guards = std::env::var(GUARDS).unwrap();
     let stands = |name: &str| guards.split(' ').any(|guard| guard == name);
-    let guards = Guards { row: stands("row"), deadline: stands("deadline"), let_go: stands("let_go") };
+    let guards =
+        Guards { row: stands("row"), deadline: stands("deadline"), let_go: stands("let_go"), ..Guards::default() };
     let inside = !std::env::var(INSIDE).unwrap().is_empty();
     let rig = Rig::at(&folder, move |settings, _| {
         settings.lanes.running = 2;

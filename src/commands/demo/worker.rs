@@ -34,7 +34,7 @@ fn settings(args: &DemoWorkerArgs, global: &Global) -> WorkerSettings {
     // After an unclean take-over the jobs that may have been running are started with care: few, if few were known.
     settings.lanes.held_jobs = 100;
     settings.lanes.known_jobs = 200;
-    settings.guards = Guards { row: !args.no_fence, deadline: false, let_go: false };
+    settings.guards = Guards { row: !args.no_fence, deadline: false, let_go: false, ..Guards::default() };
     settings
 }
 

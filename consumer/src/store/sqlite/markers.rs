@@ -5,7 +5,7 @@ use keylane_producer::Partition;
 use rusqlite::{Connection, params};
 
 use super::{guard::Ours, int, scope::Scope, uint};
-use crate::store::ranges::Ranges;
+use crate::store::{Progress, ranges::Ranges};
 
 /// Everything that is done in the partition.
 pub(super) fn all(tx: &Connection, ours: &Ours, scope: &Scope, partition: Partition) -> rusqlite::Result<Ranges> {
@@ -13,6 +13,16 @@ pub(super) fn all(tx: &Connection, ours: &Ours, scope: &Scope, partition: Partit
     ours.prepare(tx, sql)?
         .query_map(params![scope.id, partition.0], |row| Ok((uint(row.get(0)?), uint(row.get(1)?))))?
         .collect()
+}
+
+/// The same, as a new owner goes by it.
+pub(super) fn progress(
+    tx: &Connection,
+    ours: &Ours,
+    scope: &Scope,
+    partition: Partition,
+) -> rusqlite::Result<Progress> {
+    Ok(Progress { anew: scope.anew, ..all(tx, ours, scope, partition)?.into() })
 }
 
 /// The ranges that a write can change: those that begin below or at the watermark, which are joined to one, and those

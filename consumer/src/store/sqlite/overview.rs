@@ -33,7 +33,7 @@ fn read(connection: &mut Connection, scope: &Scope, ours: &Ours) -> Result<Vec<P
     let tx = connection.transaction_with_behavior(TransactionBehavior::Deferred).map_err(&sql)?;
     let mut partitions = rows(&tx, ours, scope).map_err(&sql)?;
     for found in &mut partitions {
-        found.done = markers::all(&tx, ours, scope, found.partition).map_err(&sql)?.into();
+        found.done = markers::progress(&tx, ours, scope, found.partition).map_err(&sql)?;
         found.refused = refused(&tx, ours, scope, found.partition).map_err(&sql)?;
         found.stopped = stopped::all(&tx, ours, scope, found.partition)?;
     }

@@ -170,7 +170,7 @@ fn carry_out(
     let now = Timestamp::now().0;
     tx.execute(
         "UPDATE keylane_scope SET epoch = epoch + 1, cluster = ?2, incarnation = ?3, partitions = ?4, hash = ?5,
-                                  former = ?6, pinned_at = ?7
+                                  former = ?6, pinned_at = ?7, anew = anew OR ?8
          WHERE scope = ?1",
         params![
             scope,
@@ -179,7 +179,8 @@ fn carry_out(
             queue.partitions.0.get(),
             queue.hash.as_str(),
             former.join(","),
-            now
+            now,
+            reset.forgets_progress
         ],
     )?;
     // The claim number goes on rising; whether the last owner handed over stays as it was.

@@ -6,7 +6,7 @@ use super::cannot;
 use crate::error::{Detail, Error};
 
 /// Raised when the tables change in a way that an older program would misread.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS keylane_schema (
@@ -21,6 +21,7 @@ CREATE TABLE IF NOT EXISTS keylane_scope (
     partitions  INTEGER NOT NULL,
     hash        TEXT    NOT NULL,
     former      TEXT    NOT NULL,
+    anew        INTEGER NOT NULL,
     epoch       INTEGER NOT NULL,
     versions    INTEGER NOT NULL,
     pinned_at   INTEGER NOT NULL,

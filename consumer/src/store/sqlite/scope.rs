@@ -16,6 +16,8 @@ pub(super) struct Scope {
     pub(super) partitions: u32,
     /// Counts by which jobs were placed before it was raised.
     pub(super) former: Vec<u32>,
+    /// Whether the progress of an earlier making of the queue was forgotten.
+    pub(super) anew: bool,
 }
 
 impl Scope {
@@ -43,19 +45,20 @@ impl Scope {
         queue: &QueueIdentity,
         group: &GroupName,
     ) -> Result<Option<Self>, Error> {
-        let sql = "SELECT scope, epoch, cluster, incarnation, partitions, hash, former
+        let sql = "SELECT scope, epoch, cluster, incarnation, partitions, hash, former, anew
                    FROM keylane_scope WHERE queue = ?1 AND group_name = ?2";
         let found = connection
             .query_row(sql, [queue.name.as_str(), group.as_str()], |row| {
-                Ok((row.get(0)?, row.get(1)?, Facts::of(row)?))
+                Ok((row.get(0)?, row.get(1)?, row.get("anew")?, Facts::of(row)?))
             })
             .optional()
             .map_err(cannot("cannot read the identity of the queue from the store"))?;
-        let Some((id, epoch, pinned)) = found else { return Ok(None) };
+        let Some((id, epoch, anew, pinned)) = found else { return Ok(None) };
         pinned.compare(queue)?;
         let former = former_counts(&pinned.former);
         let (queue_name, group) = (queue.name.as_str().into(), group.as_str().into());
-        Ok(Some(Self { id, queue: queue_name, group, epoch, partitions: queue.partitions.0.get(), former }))
+        let partitions = queue.partitions.0.get();
+        Ok(Some(Self { id, queue: queue_name, group, epoch, partitions, former, anew }))
     }
 
     /// Refuses a partition that the queue does not have.
@@ -74,8 +77,8 @@ fn insert(tx: &Connection, queue: &QueueIdentity, group: &GroupName) -> rusqlite
     let partitions = queue.partitions.0.get();
     tx.execute(
         "INSERT INTO keylane_scope
-             (queue, group_name, cluster, incarnation, partitions, hash, former, epoch, versions, pinned_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, '', 1, 0, ?7)",
+             (queue, group_name, cluster, incarnation, partitions, hash, former, anew, epoch, versions, pinned_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, '', 0, 1, 0, ?7)",
         params![
             queue.name.as_str(),
             group.as_str(),

@@ -130,9 +130,11 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             Answer::Reread { partition, tenure, key, offsets, outcome } => {
                 self.read_again(partition, tenure, key, offsets, outcome)?;
             }
-            Answer::HandedOver => {}
             Answer::Looked(Ok(released)) => self.keys_released(released),
             Answer::Surveyed(Ok(remaining)) => self.surveyed(&remaining),
+            Answer::Identified(Ok(Some(other))) => return Err(Error::Refused(other)),
+            // A log that does not answer says so elsewhere, and one that does not know the queue may know it again soon.
+            Answer::HandedOver | Answer::Identified(_) => {}
             Answer::Looked(Err(error)) if error.is_transient() => {}
             Answer::Surveyed(Err(error)) if error.is_transient() => self.surveying = false,
             Answer::Looked(Err(error)) | Answer::Surveyed(Err(error)) => return Err(error),

@@ -7,7 +7,7 @@ use crate::{
     error::Error,
     fence::Fenced,
     store::{
-        ClaimRefused, FencedStore, StoreSession,
+        ClaimRefused, FencedStore, Progress, StoreSession,
         conformance::{Holder, P0, P1, Place, candidate, group, job, letters, queue, refused, stop},
         sqlite::{Reset, ResetOrder},
     },
@@ -90,7 +90,12 @@ fn a_queue_that_was_made_anew_begins_without_markers_and_stopped_keys() {
     let mut session = rig.place.store().open(&anew, &group()).unwrap();
     assert!(session.former_counts().is_empty());
     let claimed = session.claim(&candidate("b", 1, P0)).unwrap();
-    assert_eq!((claimed.done.floor, claimed.done.ranges, claimed.stopped.len()), (0, vec![], 0));
+    assert_eq!(
+        claimed.done,
+        Progress { anew: true, ..Progress::default() },
+        "the group's commits are of the earlier one"
+    );
+    assert_eq!(claimed.stopped.len(), 0);
 }
 
 #[test]
