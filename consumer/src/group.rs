@@ -23,6 +23,8 @@ use crate::{
 pub mod kafka;
 pub mod local;
 
+mod command;
+
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 

@@ -33,7 +33,7 @@ impl<L: Log> Enqueuer<L> {
     /// # Errors
     /// [`Error::NotFound`], with the queues that are there; [`Error::Unavailable`], [`Error::Corrupt`].
     pub fn open(mut log: L, queue: &QueueName) -> Result<Self, Error> {
-        let queue = log.describe(queue)?.identity;
+        let queue = log.identity(queue)?;
         Ok(Self { log, queue })
     }
 

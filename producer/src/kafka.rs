@@ -1,6 +1,6 @@
 //! Speaking to Apache Kafka: what the log's and the group's adapters share.
 //!
-//! - [`settings`]: where the brokers are, what may be passed through to librdkafka, and which of it would break a rule
+//! - [`servers`], [`settings`]: where the brokers are, what may be passed through to librdkafka, and which of it would break a rule
 //! - [`codecs`]: what this build can decompress
 //! - [`context`]: what a client hears from librdkafka besides answers: the reasons that its answers leave out
 //! - [`token`]: tokens for clients that nobody polls
@@ -12,11 +12,13 @@ pub mod consumer;
 pub mod context;
 pub mod events;
 pub mod message;
+pub mod servers;
 pub mod settings;
 pub mod token;
 
 pub use context::KafkaContext;
-pub use settings::{KafkaServers, KafkaSettings, PropertySource};
+pub use servers::KafkaServers;
+pub use settings::{KafkaSettings, PropertySource};
 
 /// What other crates of ours need of the client library, so that one version of it is named in one place.
 pub use rdkafka;

@@ -110,8 +110,7 @@ fn list(global: &Global, output: &mut Output) -> Result<Code, Failure> {
 
 /// The queue that the global flags name.
 pub(crate) fn identity(log: &mut dyn Log, global: &Global) -> Result<QueueIdentity, Failure> {
-    let described = log.describe(&global.queue).map_err(|error| missing(error, global, &global.queue))?;
-    Ok(described.identity)
+    log.identity(&global.queue).map_err(|error| missing(error, global, &global.queue))
 }
 
 /// A missing queue gets the command that makes it.

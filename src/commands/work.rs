@@ -73,7 +73,7 @@ pub(crate) fn assemble<H: Handler<SqliteStore>>(
 ) -> Result<Worker<SqliteStore, H>, Failure> {
     let StoreUrl::Sqlite(store) = global.store()?;
     let mut log = broker::open(global)?;
-    let queue = log.describe(&global.queue).map_err(|error| missing(error, global, &global.queue))?.identity;
+    let queue = log.identity(&global.queue).map_err(|error| missing(error, global, &global.queue))?;
     let clock = Clock::boot();
     let parts = Parts {
         group: broker::join(global, &queue, &settings, moves, &clock)?,

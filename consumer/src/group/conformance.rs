@@ -9,7 +9,7 @@ use std::time::Duration;
 use keylane_producer::{Offset, Partition};
 
 use self::stage::Stage;
-use super::Group;
+use super::{CommitError, Group};
 use crate::{clock::Clock, fence::Generation};
 
 mod seen;
@@ -59,6 +59,7 @@ macro_rules! group_conformance {
             a_stale_member_cannot_commit
             a_former_self_cannot_commit
             a_stale_generation_cannot_commit
+            a_member_cannot_commit_for_a_partition_that_it_does_not_hold
             a_commit_is_read_back
             a_commit_restarts_the_session
             offsets_outlive_all_members
@@ -227,6 +228,19 @@ pub fn a_stale_generation_cannot_commit<B: Bench>(make: impl FnOnce(u32) -> B) {
     assert!(answer.is_err(), "a stale commit landed");
     assert_eq!(stage.committed(member, kept), Some(offsets[0]));
     stage.commit(member, kept, offsets[1]);
+}
+
+/// A live member commits for what it holds only, also in the current generation.
+pub fn a_member_cannot_commit_for_a_partition_that_it_does_not_hold<B: Bench>(make: impl FnOnce(u32) -> B) {
+    let mut stage = stage(make, 2);
+    let first = stage.enter_and_settle();
+    let second = stage.enter_and_settle();
+    let other = *stage.holds(second).first_key_value().expect("the second member has a share").0;
+    let offsets = stage.bench.append(other, 3);
+    stage.commit(second, other, offsets[1]);
+    let answer = stage.try_commit(first, &[(other, offsets[2])]);
+    assert!(matches!(answer, Err(CommitError::NotOwner(p)) if p == other), "a commit for another landed: {answer:?}");
+    assert_eq!(stage.committed(second, other), Some(offsets[1]));
 }
 
 /// `None` before the first commit, then the offset, then the next.

@@ -29,13 +29,8 @@ use keylane_producer::{
     },
 };
 
-use self::{
-    client::Client,
-    control::{Command, KafkaControl},
-    reads::Reads,
-    rebalance::Revoked,
-};
-use super::{Group, GroupControl, GroupEvent};
+use self::{client::Client, control::KafkaControl, reads::Reads, rebalance::Revoked};
+use super::{Group, GroupControl, GroupEvent, command::Command};
 use crate::{
     clock::{BootTime, Clock},
     error::{Detail, Error},
@@ -57,9 +52,10 @@ mod watch;
 /// How long leaving may take: the answer of a coordinator that is there takes milliseconds.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// A partition that was just assigned may not be ready to be read from elsewhere for a moment.
+/// How long one try to read from elsewhere may take: the client's own thread answers it.
 const SEEK: Duration = Duration::from_millis(500);
 
+/// Between two of them: a partition that was just assigned is not ready for a moment.
 const SEEK_AGAIN: Duration = Duration::from_millis(2);
 
 /// How long brokers may not know the topic: they hear of a new one after each other.
@@ -87,7 +83,7 @@ pub struct KafkaGroup {
     waiting: BTreeMap<Partition, Offset>,
     /// Since when the brokers do not know the topic.
     missing: Option<BootTime>,
-    /// Since when no broker was there.
+    /// Why no broker is there, as long as none is.
     away: Option<String>,
     opened: BootTime,
 }
@@ -149,6 +145,11 @@ impl KafkaGroup {
     pub fn unguarded(self) -> Self {
         self.control.shared().unchecked = true;
         self
+    }
+
+    /// As if the client had met an error that it cannot get over.
+    pub fn fail_for_good(&self, why: &str) {
+        self.client.fail_for_good(why);
     }
 }
 

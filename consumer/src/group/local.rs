@@ -16,12 +16,12 @@ use keylane_producer::{GroupName, QueueIdentity};
 use rusqlite::Connection;
 
 use self::{
-    control::{Command, Inbox, LocalControl},
+    control::{Inbox, LocalControl},
     fetch::Fetch,
     held::Held,
     schema::Place,
 };
-use super::{Group, GroupControl, GroupEvent};
+use super::{Group, GroupControl, GroupEvent, command::Command};
 use crate::{
     clock::{BootTime, Clock},
     error::Error,

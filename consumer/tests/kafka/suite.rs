@@ -5,6 +5,7 @@ use std::time::Duration;
 use keylane_consumer::{
     clock::Clock,
     group::{
+        Group,
         conformance::{self, Bench},
         kafka::{Assignor, KafkaGroup, KafkaGroupSettings},
     },
@@ -80,6 +81,24 @@ mod eager {
     keylane_consumer::group_conformance!(|partitions| Topic::new(partitions, Assignor::Eager));
 }
 
+/// R42: nobody goes on polling a client that is dead.
+#[test]
+fn a_fatal_error_of_the_client_ends_its_member() {
+    let mut member = Topic::new(1, Assignor::Cooperative).open();
+    member.poll(Duration::ZERO, &mut |_| {}).unwrap();
+    member.fail_for_good("as if an instance were fenced");
+    let clock = Clock::boot();
+    let until = clock.now().plus(Duration::from_secs(30));
+    let error = loop {
+        match member.poll(Duration::from_millis(50), &mut |_| {}) {
+            Err(error) if !error.is_transient() => break error,
+            _ => assert!(clock.now() < until, "it polls on"),
+        }
+    };
+    let text = error.detail().chain();
+    assert!(text.contains("cannot go on") && text.contains("as if an instance were fenced"), "{text}");
+}
+
 /// Librdkafka sends a commit with the number that it has, not with the one it was earned in.
 mod without_the_comparison {
     use super::*;
@@ -92,6 +111,12 @@ mod without_the_comparison {
     #[should_panic(expected = "a stale commit landed")]
     fn a_stale_generation_commits() {
         conformance::a_stale_generation_cannot_commit(unguarded);
+    }
+
+    #[test]
+    #[should_panic(expected = "a commit for another landed")]
+    fn a_member_commits_for_another() {
+        conformance::a_member_cannot_commit_for_a_partition_that_it_does_not_hold(unguarded);
     }
 
     #[test]

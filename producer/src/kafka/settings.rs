@@ -1,4 +1,4 @@
-//! Where the brokers are and how to log in there.
+//! How a cluster is reached: what is passed through to librdkafka, and which of it would break a rule.
 //!
 //! 1. Any property of librdkafka can be passed through, except those that would break a rule of Keylane; such a one is
 //!    refused with the rule.
@@ -6,63 +6,15 @@
 //!    it. No value is ever printed, unless the property is known and cannot hold a secret: a mistyped name may be a
 //!    password's.
 
-use std::{collections::BTreeMap, fmt, path::Path, str::FromStr};
+use std::{collections::BTreeMap, fmt, path::Path};
 
 use rdkafka::{ClientConfig, config::RDKafkaLogLevel, error::KafkaError, types::RDKafkaConfRes};
 
+use super::KafkaServers;
 use crate::error::{Detail, Error};
-
-/// The port of a broker that is named without one.
-const DEFAULT_PORT: u16 = 9092;
 
 /// Our own property: where the token for SASL OAUTHBEARER comes from. It is read anew whenever the client asks for one.
 const OAUTH_TOKEN: &str = "keylane.oauthbearer.token";
-
-/// The bootstrap list: `host:port`, separated by commas.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KafkaServers(Box<str>);
-
-impl FromStr for KafkaServers {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let wrong = |rule: String| {
-            Err(Error::Invalid(Detail::new(rule).remedy("write kafka://HOST:PORT, more brokers after commas")))
-        };
-        if text.contains('@') {
-            // Not even a part of it is printed: it may be the password.
-            return Err(Error::Invalid(
-                Detail::new("a Kafka address has no user or password in it").remedy(
-                    "give them as properties: --kafka-property sasl.username=NAME, and sasl.password=file:PATH",
-                ),
-            ));
-        }
-        let mut servers = Vec::new();
-        for server in text.trim_end_matches('/').split(',') {
-            let (host, port) = match server.rsplit_once(':') {
-                // The last colon of a bare IPv6 address is not before a port.
-                Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
-                _ => (server, None),
-            };
-            let fits = |c: char| c.is_ascii_alphanumeric() || "-._[]:%".contains(c);
-            if host.is_empty() || !host.chars().all(fits) {
-                return wrong(format!("'{server}' names no broker"));
-            }
-            match port.map(str::parse::<u16>) {
-                None => servers.push(format!("{host}:{DEFAULT_PORT}")),
-                Some(Ok(port)) if port > 0 => servers.push(format!("{host}:{port}")),
-                Some(_) => return wrong(format!("the port of '{server}' is not a number from 1 to 65535")),
-            }
-        }
-        Ok(Self(servers.join(",").into()))
-    }
-}
-
-impl fmt::Display for KafkaServers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// Where a property was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +104,9 @@ impl KafkaSettings {
                 continue;
             }
             self.set(line, PropertySource::File).map_err(|error| {
-                Error::Invalid(Detail::new(format!("line {number} of '{}'", path.display())).because(error))
+                let place = Detail::new(format!("line {number} of '{}' does not fit", path.display()));
+                let remedy = error.detail().remedy_text().unwrap_or("leave the line out").to_owned();
+                Error::Invalid(place.remedy(remedy).because(error))
             })?;
         }
         Ok(())
@@ -179,7 +133,7 @@ impl KafkaSettings {
         for (name, value) in self.properties.iter().filter(|(name, _)| *name != OAUTH_TOKEN) {
             config.set(name, &value.text);
         }
-        config.set("bootstrap.servers", &*self.servers.0);
+        config.set("bootstrap.servers", self.servers.to_string());
         config.set("allow.auto.create.topics", "false");
         config
     }
@@ -204,7 +158,7 @@ impl KafkaSettings {
 impl fmt::Debug for KafkaSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
-        map.entry(&"bootstrap.servers", &self.servers.0);
+        map.entry(&"bootstrap.servers", &format_args!("{}", self.servers));
         map.entries(self.shown()).finish()
     }
 }
@@ -305,10 +259,6 @@ const REFUSED: &[(&str, &str)] = &[
 mod tests {
     use super::*;
 
-    fn servers(text: &str) -> String {
-        text.parse::<KafkaServers>().map_or_else(|e| format!("refused: {e}"), |servers| servers.to_string())
-    }
-
     fn settings() -> KafkaSettings {
         KafkaSettings::new("kafka.example".parse().unwrap())
     }
@@ -316,35 +266,6 @@ mod tests {
     fn refusal(assignment: &str) -> String {
         let error = settings().set(assignment, PropertySource::Flag).unwrap_err();
         format!("{} / {}", error.detail().chain(), error.detail().remedy_text().unwrap_or_default())
-    }
-
-    #[test]
-    fn brokers_are_hosts_with_ports() {
-        for (text, read) in [
-            ("a", "a:9092"),
-            ("a:1,b:2", "a:1,b:2"),
-            ("a,b/", "a:9092,b:9092"),
-            ("10.0.0.1:9093", "10.0.0.1:9093"),
-            ("[::1]:9093", "[::1]:9093"),
-            ("[::1]", "[::1]:9092"),
-        ] {
-            assert_eq!(servers(text), read, "{text}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_broker_is_named() {
-        assert!(servers("").contains("names no broker"));
-        assert!(servers("a,,b").contains("names no broker"));
-        assert!(servers("a b:1").contains("'a b:1' names no broker"));
-        assert!(servers("a:0").contains("1 to 65535"));
-        assert!(servers("a:x").contains("1 to 65535"));
-    }
-
-    #[test]
-    fn a_password_in_the_address_is_refused_unseen() {
-        let refused = servers("user:hunter2@kafka:9092");
-        assert!(refused.contains("no user or password") && !refused.contains("hunter2"), "{refused}");
     }
 
     #[test]
@@ -409,7 +330,9 @@ mod tests {
         good.set_from_file(&path).unwrap();
         assert_eq!(good.config().get("sasl.password"), Some("hunter2"));
         std::fs::write(&path, "security.protocol=SASL_SSL\nsasl.pasword=hunter2\n").unwrap();
-        let error = settings().set_from_file(&path).unwrap_err().detail().chain();
+        let error = settings().set_from_file(&path).unwrap_err();
+        assert!(error.detail().remedy_text().is_some_and(|remedy| remedy.contains("CONFIGURATION.md")));
+        let error = error.detail().chain();
         assert!(error.contains("line 2") && error.contains("sasl.pasword") && !error.contains("hunter2"), "{error}");
     }
 

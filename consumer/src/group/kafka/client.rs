@@ -191,6 +191,21 @@ impl Client {
         self.consumer.wake();
     }
 
+    /// What librdkafka offers for tests of fatal errors.
+    #[cfg(feature = "conformance")]
+    #[expect(unsafe_code, reason = "rust-rdkafka does not offer it")]
+    pub(super) fn fail_for_good(&self, why: &str) {
+        let why = CString::new(why).unwrap_or_default();
+        // SAFETY: the client lives, and the text is a C string.
+        unsafe {
+            native::rd_kafka_test_fatal_error(
+                self.native(),
+                RDKafkaRespErr::RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID,
+                why.as_ptr(),
+            );
+        }
+    }
+
     /// Waits for something to tell.
     pub(super) fn poll(&self, limit: Duration) -> Option<Event> {
         self.consumer.poll_topic(&self.topic_name, limit)

@@ -16,21 +16,11 @@ use super::client::Client;
 use crate::{
     error::{Detail, Error},
     fence::{Generation, MemberId},
-    group::{Commit, CommitError, GroupControl},
+    group::{Commit, CommitError, GroupControl, command::Command},
 };
 
 /// How long to wait for what is committed. A transaction that is open over it holds the answer up.
 const COMMITTED: Duration = Duration::from_secs(10);
-
-/// Carried out by the polling thread, in order.
-#[derive(Debug)]
-pub(super) enum Command {
-    Resume(Partition, Offset),
-    Pause(Partition),
-    Release(Vec<Partition>),
-    Rejoin,
-    Leave,
-}
 
 /// What both sides know.
 #[derive(Default)]
@@ -86,6 +76,15 @@ impl KafkaControl {
             return Err(CommitError::GenerationMovedOn);
         }
         Ok(())
+    }
+
+    /// Kafka looks at the member, not at the partition.
+    fn check_owned(&self, offsets: &[(Partition, Offset)]) -> Result<(), CommitError> {
+        let shared = self.shared();
+        match offsets.iter().find(|(partition, _)| !shared.owned.contains_key(partition)) {
+            Some(&(other, _)) if !shared.unchecked => Err(CommitError::NotOwner(other)),
+            _ => Ok(()),
+        }
     }
 
     /// Something to commit that changes nothing, for a proof: Kafka takes no empty commit.
@@ -145,9 +144,7 @@ impl GroupControl for KafkaControl {
         }
         let answer = self.compare(commit).and_then(|()| {
             let offsets = if commit.offsets.is_empty() { self.anything(limit)? } else { commit.offsets.clone() };
-            if let Some(&(other, _)) = offsets.iter().find(|(p, _)| !self.shared().owned.contains_key(p)) {
-                return Err(CommitError::NotOwner(other));
-            }
+            self.check_owned(&offsets)?;
             self.client.commit(&offsets, limit).map_err(|error| self.sort(&error))?;
             self.shared().alive = true;
             self.compare(commit)?;

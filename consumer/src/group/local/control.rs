@@ -21,21 +21,11 @@ use super::{
 use crate::{
     clock::{BootTime, Clock},
     error::Error,
-    group::{Commit, CommitError, GroupControl},
+    group::{Commit, CommitError, GroupControl, command::Command},
 };
 
 /// Between two tries of a commit.
 const PAUSE: Duration = Duration::from_millis(1);
-
-/// Carried out by the polling thread, in order.
-#[derive(Debug)]
-pub(super) enum Command {
-    Resume(Partition, Offset),
-    Pause(Partition),
-    Release(Vec<Partition>),
-    Rejoin,
-    Leave,
-}
 
 /// Commands on their way to the polling thread. It has no bound of its own: its users send a few commands for each
 /// partition that they own.
