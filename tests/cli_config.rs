@@ -1,0 +1,90 @@
+//! `keylane config show`: each setting with its source, and no secret; and no secret anywhere else either.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+#[allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+mod process;
+
+use process::{Ended, Place};
+
+const MARKER: &str = "MARKER-hunter2-MARKER";
+
+/// Everything that could be a secret, each at its marker; the brokers are nobody.
+fn secrets(place: &Place) {
+    place.write("password", format!("{MARKER}\n"));
+    place.write(
+        "kafka.properties",
+        format!(
+            "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=alice\nsasl.password={MARKER}\n\
+             ssl.key.password={MARKER}\n"
+        ),
+    );
+}
+
+fn run(place: &Place, args: &[&str]) -> Ended {
+    let mut command = place.command(args);
+    command.env("KEYLANE_BROKER", "kafka://127.0.0.1:1").env("KEYLANE_STORE", "sqlite:store.db");
+    command.env("SECRET", MARKER);
+    Ended::of(command.spawn().unwrap())
+}
+
+fn without_marker(ended: &Ended) {
+    for text in [&ended.stdout, &ended.stderr] {
+        assert!(!text.contains(MARKER), "{text}");
+    }
+}
+
+#[test]
+fn each_setting_is_shown_with_where_it_came_from() {
+    let place = Place::new();
+    secrets(&place);
+    let args = ["config", "show", "-o", "json", "--queue", "billing", "--kafka-properties", "kafka.properties"];
+    let shown = run(&place, &args).expect(0);
+    without_marker(&shown);
+    let shown = shown.json();
+    let setting = |name: &str| {
+        let all = shown["settings"].as_array().unwrap();
+        let found = all.iter().find(|setting| setting["name"] == name).unwrap();
+        format!("{} {}", found["value"].as_str().unwrap_or_default(), found["from"].as_str().unwrap())
+    };
+    assert_eq!(setting("queue"), "billing flag");
+    assert_eq!(setting("broker"), "kafka://127.0.0.1:1 KEYLANE_BROKER");
+    assert_eq!(setting("group"), "workers default");
+    let properties = shown["kafka_properties"].to_string();
+    assert!(properties.contains("alice") && properties.contains("(hidden, 21 bytes)"), "{properties}");
+    assert_eq!(shown["codecs"], serde_json::json!(["gzip", "snappy", "lz4", "zstd"]));
+}
+
+#[test]
+fn a_secret_by_reference_shows_the_reference() {
+    let place = Place::new();
+    secrets(&place);
+    let args = ["config", "show", "--kafka-property", "sasl.password=file:password"];
+    let shown = run(&place, &args).expect(0);
+    without_marker(&shown);
+    assert!(shown.stdout.contains("file:password (21 bytes)"), "{}", shown.stdout);
+}
+
+/// With everything that the client library can say, and brokers that are not there.
+#[test]
+fn no_secret_is_in_anything_that_is_said() {
+    let place = Place::new();
+    secrets(&place);
+    let file = ["--kafka-properties", "kafka.properties"];
+    let debug = ["--kafka-property", "debug=all", "-vvv"];
+    for args in [
+        [&["queue", "list"][..], &file, &debug].concat(),
+        [&["queue", "list"][..], &["--kafka-property", "sasl.password=env:SECRET"], &debug].concat(),
+        [&["queue", "list"][..], &["--kafka-property", "sasl.pasword=env:SECRET"], &debug].concat(),
+        [&["queue", "list"][..], &["--kafka-property", &format!("no.such.thing={MARKER}")]].concat(),
+        [&["enqueue", "--one", "k", "--body", "b"][..], &file, &debug].concat(),
+        [&["status"][..], &file, &debug].concat(),
+        [&["work", "--builtin", "discard"][..], &file, &debug].concat(),
+    ] {
+        let ended = run(&place, &args);
+        without_marker(&ended);
+        // Else the client library would have had nothing to say.
+        let expected = if args.iter().any(|arg| arg.contains("pasword") || arg.contains("no.such")) { 3 } else { 7 };
+        assert_eq!(ended.code, Some(expected), "{args:?}: {}", ended.stderr);
+    }
+}
