@@ -16,7 +16,7 @@ use std::{
 
 use data_encoding::BASE64URL_NOPAD;
 use keylane_testing::kafka::{Cluster, Login, Options};
-use process::{Ended, Place, pause, wait_until};
+use process::{Ended, Place, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Longer, and a person thinks that it hangs.
@@ -282,9 +282,14 @@ fn a_right_that_is_missing_is_named() {
 #[test]
 fn a_right_that_is_taken_away_stops_a_worker_until_it_is_given_back() {
     let cluster = authorized();
-    cluster.create_topic("taken", 2, &[]).unwrap();
-    allow_all(cluster, "taken");
+    for queue in ["taken", "kept"] {
+        cluster.create_topic(queue, 2, &[]).unwrap();
+        allow_all(cluster, queue);
+    }
     let client = Client::of(cluster, "SCRAM-SHA-256");
+    // Whose right is not taken: what it does meanwhile, the other one could have done.
+    let other = Client::of(cluster, "SCRAM-SHA-256");
+    let kept = other.worker("kept", &["--group", "kept-workers"]);
     let mut worker = client.worker("taken", &["--group", "taken-workers"]);
     let results =
         || client.run(&["results", "--queue", "taken", "--group", "taken-workers"]).expect(0).stdout.lines().count();
@@ -296,7 +301,11 @@ fn a_right_that_is_taken_away_stops_a_worker_until_it_is_given_back() {
     // Until a fetch was refused, the worker may hold jobs.
     wait_until("it says so", || worker.news().contains("uthoriz"));
     client.enqueue("taken", "meanwhile");
-    pause(Duration::from_secs(3));
+    for done in 1..=3 {
+        other.enqueue("kept", "later");
+        let of_kept = || other.run(&["results", "--queue", "kept", "--group", "kept-workers"]).expect(0);
+        wait_until("the other one did a later job", || of_kept().stdout.lines().count() == done);
+    }
     assert_eq!(results(), 1, "{}", worker.news());
     let lines = worker.news().lines().filter(|line| line.contains("uthoriz")).count();
     assert!((1..=2).contains(&lines), "{lines} lines: {}", worker.news());
@@ -305,4 +314,5 @@ fn a_right_that_is_taken_away_stops_a_worker_until_it_is_given_back() {
     allow_all(cluster, "taken");
     wait_until("it goes on", || results() == 2);
     assert_eq!(worker.end(), Some(0), "{}", worker.news());
+    drop(kept);
 }

@@ -12,7 +12,7 @@ use keylane_consumer::{
 };
 
 use crate::{
-    rig::{Rig, SESSION, slow_teller, tell},
+    rig::{Rig, SESSION, slow_teller, tell, work},
     zombie::Zombie,
 };
 
@@ -30,7 +30,7 @@ fn partitions_that_stay_go_on_while_the_group_waits_for_a_frozen_member() {
     let steady = rig.spawn("steady", move |job: JobContext| {
         let noted = Arc::clone(&noted);
         async move {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            work(Duration::from_millis(20)).await;
             noted.lock().unwrap().push(Clock::boot().now());
             tell(&job, "steady")
         }

@@ -13,7 +13,7 @@ use keylane_consumer::{JobContext, Notice, clock::Clock, group::kafka::Assignor}
 use keylane_producer::Partition;
 use tokio::sync::Semaphore;
 
-use crate::rig::{How, Rig, slow_teller, tell, teller};
+use crate::rig::{How, Rig, slow_teller, tell, teller, work};
 
 const P0: Partition = Partition(0);
 
@@ -175,7 +175,7 @@ fn comes_and_goes_under_load(assignor: Assignor) {
             ran.fetch_add(1, Ordering::SeqCst);
             let handler = Arc::clone(&handler);
             async move {
-                tokio::time::sleep(each).await;
+                work(each).await;
                 tell(&job, &handler)
             }
         }

@@ -7,13 +7,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use keylane_consumer::{
-    JobContext,
-    group::kafka::{Assignor, KafkaGroupSettings},
-};
+use keylane_consumer::group::kafka::{Assignor, KafkaGroupSettings};
 use keylane_producer::{Job, JobKey};
 
-use crate::rig::{Rig, tell};
+use crate::rig::{Rig, slow_teller};
 
 /// Tells a process of this test binary that it is the worker that is measured: in which folder.
 const FOLDER: &str = "KEYLANE_TEST_MEMORY_FOLDER";
@@ -111,9 +108,6 @@ fn memory_process() {
         settings.lanes.running = RUNNING;
         settings.lanes.held_bytes = HELD_BYTES;
     });
-    let worker = rig.spawn("slow", |job: JobContext| async move {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        tell(&job, "slow")
-    });
+    let worker = rig.spawn("slow", slow_teller("slow", Duration::from_millis(50)));
     let _ = worker.outcome();
 }

