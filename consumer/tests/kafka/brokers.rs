@@ -10,7 +10,10 @@ use keylane_consumer::{
     Notice,
     clock::Clock,
     fence::Guards,
-    group::{Commit, CommitError, Group, GroupEvent, kafka::Assignor},
+    group::{
+        Commit, CommitError, Group, GroupEvent, GroupWatch,
+        kafka::{Assignor, KafkaGroupReader},
+    },
 };
 use keylane_producer::{
     Offset, Partition,
@@ -257,6 +260,8 @@ fn with_all_brokers_away_a_worker_waits_and_goes_on_by_itself_and_one_that_is_as
     rig.wait_for("both work", || rig.told_count() > 20 && other.told_count() > 20);
     let unguarded = twin.spawn("unguarded", slow_teller("unguarded", each));
     twin.wait_for("it works", || unguarded.owned() == 4 && twin.told_count() > 20);
+    let mut watch = KafkaGroupReader::open(&rig.settings, &rig.queue, &rig.group_name()).unwrap();
+    assert_eq!(watch.overview().unwrap().members.len(), 1);
     let away = Frozen::new(turn.cluster, 0..3);
     let halted = |notice: &Notice| matches!(notice, Notice::Halted(_));
     rig.wait_for("both stop admitting", || stays.noticed(halted) > 0 && ends.noticed(halted) > 0);
@@ -265,6 +270,9 @@ fn with_all_brokers_away_a_worker_waits_and_goes_on_by_itself_and_one_that_is_as
     twin.wait_for("without its guards it goes on", || twin.told_count() > went + 20);
     assert_eq!(rig.told_count(), stood);
     unguarded.end();
+    // R46: what cannot be asked is unknown, and not a group without members and lag.
+    let unknown = watch.overview().unwrap_err();
+    assert!(unknown.is_transient(), "{unknown:?}");
 
     let asked = Clock::boot().now();
     let summary = ends.end();

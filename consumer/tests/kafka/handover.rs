@@ -162,7 +162,7 @@ fn a_worker_that_comes_and_goes_under_load_costs_no_job_and_repeats_none_coopera
     comes_and_goes_under_load(Assignor::Cooperative);
 }
 
-const COMINGS: usize = 8;
+const COMINGS: usize = 20;
 
 fn comes_and_goes_under_load(assignor: Assignor) {
     const RUNNING: usize = 4;

@@ -10,6 +10,7 @@ mod gaps;
 mod growth;
 mod handover;
 mod memory;
+mod panics;
 mod rig;
 mod running;
 mod suite;
