@@ -88,7 +88,7 @@ final class Groups {
 
     private TopicPartition partition(String group) throws Exception {
         var topic = brokers.admin().describeTopics(List.of(OFFSETS)).allTopicNames().get().get(OFFSETS);
-        return new TopicPartition(OFFSETS, Utils.toPositive(group.hashCode()) % topic.partitions().size());
+        return new TopicPartition(OFFSETS, Utils.abs(group.hashCode()) % topic.partitions().size());
     }
 
     private TopicPartitionInfo info(TopicPartition partition) throws Exception {

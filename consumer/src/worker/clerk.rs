@@ -153,14 +153,20 @@ impl<S: FencedStore> Clerk<S> {
             return Ok(None);
         }
         let (name, was, is) = (&self.queue.name, &self.queue, &found);
-        let detail = Detail::new(format!(
-            "queue '{name}' is another one now: {} partitions of making {} in {}, instead of {} of {} in {}",
-            is.partitions, is.incarnation.0, is.cluster, was.partitions, was.incarnation.0, was.cluster
-        ));
-        Ok(Some(
-            detail
-                .remedy("see keylane queue describe; to accept it: keylane fence reset, then start the workers again"),
-        ))
+        let detail = if is.incarnation == was.incarnation && is.cluster == was.cluster {
+            format!(
+                "queue '{name}' has {} partitions now, not the {} that the store has pinned: keys would change their \
+                 places while they are worked on",
+                is.partitions, was.partitions
+            )
+        } else {
+            format!(
+                "queue '{name}' is another one now: made as {} in {}, and not as {} in {}, which the store has pinned",
+                is.incarnation.0, is.cluster, was.incarnation.0, was.cluster
+            )
+        };
+        let remedy = "see keylane queue describe; to accept it: keylane fence reset, then start the workers again";
+        Ok(Some(Detail::new(detail).remedy(remedy)))
     }
 
     fn look(&mut self, partitions: &[Partition], anyway: bool) -> Result<Vec<(Partition, StoppedKey)>, Error> {

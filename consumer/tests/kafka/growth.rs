@@ -32,7 +32,10 @@ fn when_partitions_are_added_the_workers_stop_with_the_remedy_and_no_job_is_lost
         assert!(matches!(error, Error::Refused(_)), "{error:?}");
         let text = error.detail().chain();
         let remedy = error.detail().remedy_text().unwrap_or_default().to_owned();
-        assert!(text.contains("more partitions") && remedy.contains("keylane fence reset"), "{text}: {remedy}");
+        assert!(
+            text.contains("keys would change their places") && remedy.contains("keylane fence reset"),
+            "{text}: {remedy}"
+        );
         assert_eq!(stale, 0);
     }
     let order = ResetOrder { who: "a person".into(), why: "more partitions".into(), dry_run: false };

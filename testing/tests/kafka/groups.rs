@@ -70,6 +70,14 @@ fn a_groups_coordinator_moves_and_the_group_stays() {
     drop(consumer);
 }
 
+/// The brokers take the hash's absolute value, not its lower bits: these two differ for this name.
+#[test]
+fn the_coordinator_of_a_group_whose_hash_is_negative_moves_too() {
+    let cluster = shared(3);
+    let from = cluster.coordinator("movers-0").unwrap();
+    assert_ne!(cluster.move_coordinator("movers-0").unwrap(), from);
+}
+
 #[test]
 fn one_broker_has_nowhere_to_move_a_coordinator() {
     let refusal = shared(1).move_coordinator("alone").unwrap_err().to_string();
