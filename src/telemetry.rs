@@ -29,7 +29,8 @@ pub(crate) fn start(global: &Global) {
         (false, 2) => "debug",
         (false, _) => "trace",
     };
-    let filter = EnvFilter::new(level);
+    // Its consumer, when it is dropped, calls it an error that ours was closed before, in its own bounded way.
+    let filter = EnvFilter::new(format!("{level},rdkafka::consumer::base_consumer=off"));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     // A second subscriber in one process is a test's; the first one stays.
     let _ = match global.log_format {

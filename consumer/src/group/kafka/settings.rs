@@ -30,7 +30,7 @@ pub struct KafkaGroupSettings {
     pub session_timeout: Duration,
     /// How long a member may take to give partitions back. Default 45 s.
     pub rebalance_timeout: Duration,
-    /// What a hand-over waits for again and again, so it is short. Default 250 ms.
+    /// What a hand-over waits for again and again, so it is short. Default 100 ms.
     pub heartbeat_interval: Duration,
     /// How partitions move.
     pub assignor: Assignor,
@@ -46,7 +46,7 @@ impl Default for KafkaGroupSettings {
             worker: "keylane".into(),
             session_timeout: Duration::from_secs(15),
             rebalance_timeout: Duration::from_secs(45),
-            heartbeat_interval: Duration::from_millis(250),
+            heartbeat_interval: Duration::from_millis(100),
             assignor: Assignor::default(),
             poll_records: 1_000,
             poll_bytes: 1 << 20,

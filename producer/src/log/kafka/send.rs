@@ -25,7 +25,7 @@ use crate::{
     record::Record,
 };
 
-/// While there is nothing else to do than to wait for reports. A poll of the client lasts as long as it is told.
+/// While there is nothing else to do than to wait for reports.
 const TURN: Duration = Duration::from_millis(1);
 
 /// Before it knows the broker, the client takes a record's framing for larger than it is. How large a record may be is
@@ -101,7 +101,23 @@ impl Sender {
         what: &str,
         mut ask: impl FnMut(&Client<KafkaContext>) -> Result<T, KafkaError>,
     ) -> Result<T, Error> {
-        patiently(limit, self.context(), what, || self.producer.poll(TURN), || ask(self.client()))
+        patiently(limit, self.context(), what, || self.turn(), || ask(self.client()))
+    }
+
+    /// Serves one thing that has come, and waits a moment. (rust-rdkafka rounds what is left of a limit down to whole
+    /// milliseconds: a poll of one millisecond spins all the while, and takes a processor from whom it waits for.)
+    fn turn(&self) {
+        self.producer.poll(Duration::ZERO);
+        std::thread::park_timeout(TURN);
+    }
+
+    /// The same while reports are awaited: waits only if none came.
+    fn await_report(&self, reports: &Reports) {
+        let pending = reports.lock().pending;
+        self.producer.poll(Duration::ZERO);
+        if reports.lock().pending == pending {
+            std::thread::park_timeout(TURN);
+        }
     }
 
     /// Sends, and waits for the broker's word on each.
@@ -167,7 +183,7 @@ impl Sender {
             }
             other => other.map(|()| true),
         };
-        if patiently(PATIENCE, self.context(), what, || self.producer.poll(TURN), attempt)? {
+        if patiently(PATIENCE, self.context(), what, || self.turn(), attempt)? {
             return Ok(());
         }
         let error = last.take().map_or(KafkaError::Canceled, KafkaError::Transaction);
@@ -192,7 +208,7 @@ impl Sender {
             while let Err((error, back)) = self.producer.send(message) {
                 if error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull) {
                     // It has room again when reports come; each comes within `message.timeout.ms`.
-                    self.producer.poll(TURN);
+                    self.await_report(&reports);
                     message = back;
                 } else {
                     let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown);
@@ -203,7 +219,7 @@ impl Sender {
         }
         let mut purged = false;
         while reports.lock().pending > 0 {
-            self.producer.poll(TURN);
+            self.await_report(&reports);
             if reports.lock().failed && !purged {
                 // Followers of a record that failed: the fewer of them land, the better is the order when all are sent again.
                 self.producer.purge(PurgeConfig::default().queue());

@@ -1,7 +1,8 @@
 //! Worker processes of this program, with jobs coming all the time: how long a partition stands still that moves, and how
 //! long one that stays.
 //!
-//! A gap is the time between two jobs of a partition, less the time between their enqueues.
+//! A job is late by the time from when a reader that is in no group had it until it ran. So what brokers and producer need on
+//! a busy machine is no part of it.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +17,17 @@ use std::{
 };
 
 use keylane_consumer::clock::{BootTime, Clock};
-use keylane_producer::{Job, JobKey, partition_of};
+use keylane_producer::{
+    Job, JobKey,
+    kafka::{
+        KafkaContext,
+        rdkafka::{
+            Message, Offset, TopicPartitionList,
+            consumer::{BaseConsumer, Consumer},
+        },
+    },
+    partition_of,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{
@@ -55,7 +66,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
         scene.signal(c, Signal::TERM)?;
         left.push(scene.until_taken(&theirs, c, asked)?);
         scene.settle(&[a, b])?;
-        ordinary.push(scene.longest_gap_of_those_that_stayed(ordinary_from));
+        ordinary.push(scene.latest_of_those_that_stayed(ordinary_from));
 
         let at = scene.now();
         let theirs = scene.partitions_of(b);
@@ -69,7 +80,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
         scene.signal(d, Signal::STOP)?;
         let e = scene.start()?;
         scene.settle(&[a, e])?;
-        frozen.push(scene.longest_gap_of_those_that_stayed(from));
+        frozen.push(scene.latest_of_those_that_stayed(from));
     }
     let most = |seconds: Vec<f64>| Spread::of(seconds);
     Ok(vec![
@@ -77,7 +88,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
             .aiming(Aim::OursBelow(SESSION.as_secs_f64() + 1.0)),
         Row::alone("moves", "SIGTERM to the first job of its partitions elsewhere", "s", most(left))
             .aiming(Aim::OursBelow(0.3)),
-        Row::alone("moves", "longest pause of a partition that stays, a worker joins and leaves", "s", most(ordinary))
+        Row::alone("moves", "the latest job of a partition that stays, a worker joins and leaves", "s", most(ordinary))
             .aiming(Aim::OursBelow(0.05)),
         Row::alone("moves", "the same, another joins while one is frozen", "s", most(frozen))
             .aiming(Aim::OursBelow(0.5)),
@@ -89,13 +100,15 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
 struct Ran {
     at: BootTime,
     worker: usize,
-    enqueued: u64,
+    offset: i64,
 }
 
 #[derive(Default)]
 struct Log {
     /// By partition, in the order of running.
     ran: BTreeMap<u32, Vec<Ran>>,
+    /// By partition and offset: when it could be read.
+    seen: BTreeMap<(u32, i64), BootTime>,
 }
 
 /// A topic, jobs that come, and workers.
@@ -105,15 +118,17 @@ struct Scene {
     log: Arc<Mutex<Log>>,
     workers: Vec<Child>,
     stop: Arc<AtomicBool>,
-    feeder: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Scene {
     fn begin(bench: &Bench<'_>) -> Result<Self, Failure> {
         let topic = bench.topic()?;
         let stop = Arc::new(AtomicBool::new(false));
+        let (log, clock) = (Arc::default(), Clock::boot());
+        let reader = read(&topic, Arc::clone(&stop), Arc::clone(&log), clock.clone())?;
         let feeder = feed(&topic, Arc::clone(&stop))?;
-        Ok(Self { topic, clock: Clock::boot(), log: Arc::default(), workers: Vec::new(), stop, feeder: Some(feeder) })
+        Ok(Self { topic, clock, log, workers: Vec::new(), stop, threads: vec![feeder, reader] })
     }
 
     fn now(&self) -> BootTime {
@@ -140,8 +155,7 @@ impl Scene {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let Ok(job) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
                 let partition = job["partition"].as_u64().and_then(|p| u32::try_from(p).ok()).unwrap_or_default();
-                let body = job["payload"].as_str().and_then(|text| text.parse().ok());
-                let ran = Ran { at: clock.now(), worker, enqueued: body.unwrap_or_default() };
+                let ran = Ran { at: clock.now(), worker, offset: job["offset"].as_i64().unwrap_or(-1) };
                 log.lock().unwrap_or_else(PoisonError::into_inner).ran.entry(partition).or_default().push(ran);
             }
         };
@@ -181,19 +195,17 @@ impl Scene {
         Ok(first(&log).unwrap_or(since).since(since).as_secs_f64())
     }
 
-    /// The longest time that a partition stood still which one worker has had all the while, in seconds.
-    fn longest_gap_of_those_that_stayed(&self, since: BootTime) -> f64 {
+    /// The latest that a job ran of a partition which one worker has had all the while, in seconds.
+    fn latest_of_those_that_stayed(&self, since: BootTime) -> f64 {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_partition = |ran: &Vec<Ran>| {
+        let of_partition = |(partition, ran): (&u32, &Vec<Ran>)| {
             let ran: Vec<&Ran> = ran.iter().filter(|ran| ran.at >= since).collect();
             let stayed = ran.first().is_some_and(|first| ran.iter().all(|ran| ran.worker == first.worker));
-            let gap = |pair: &[&Ran]| {
-                let enqueued = Duration::from_millis(pair[1].enqueued.saturating_sub(pair[0].enqueued));
-                pair[1].at.since(pair[0].at).saturating_sub(enqueued).as_secs_f64()
-            };
-            if stayed { ran.windows(2).map(gap).fold(0.0, f64::max) } else { 0.0 }
+            let late =
+                |ran: &&Ran| log.seen.get(&(*partition, ran.offset)).map(|seen| ran.at.since(*seen).as_secs_f64());
+            if stayed { ran.iter().filter_map(late).fold(0.0, f64::max) } else { 0.0 }
         };
-        log.ran.values().map(of_partition).fold(0.0, f64::max)
+        log.ran.iter().map(of_partition).fold(0.0, f64::max)
     }
 
     fn signal(&self, worker: usize, signal: Signal) -> Result<(), Failure> {
@@ -221,13 +233,38 @@ impl Drop for Scene {
             let _ = worker.kill();
             let _ = worker.wait();
         }
-        if let Some(feeder) = self.feeder.take() {
-            drop(feeder.join());
+        for thread in self.threads.drain(..) {
+            drop(thread.join());
         }
     }
 }
 
-/// Puts a job on every partition again and again; its payload says when, in milliseconds.
+/// Notes when each record can be read, by a client that is in no group.
+fn read(topic: &Topic, stop: Arc<AtomicBool>, log: Arc<Mutex<Log>>, clock: Clock) -> Result<JoinHandle<()>, Failure> {
+    let mut config = topic.settings.config();
+    config.set("group.id", "keylane-bench-reader").set("enable.auto.commit", "false");
+    config.set("isolation.level", "read_committed");
+    let failed =
+        |error| Failure::from(KafkaContext::new(topic.settings.clone()).explain("cannot read the topic", &error));
+    let consumer: BaseConsumer<KafkaContext> =
+        config.create_with_context(KafkaContext::new(topic.settings.clone())).map_err(failed)?;
+    let mut all = TopicPartitionList::new();
+    for partition in topic.identity().partitions.all() {
+        let number = i32::try_from(partition.0).unwrap_or(i32::MAX);
+        all.add_partition_offset(topic.global.queue.as_str(), number, Offset::Beginning).map_err(failed)?;
+    }
+    consumer.assign(&all).map_err(failed)?;
+    let note = move || {
+        while !stop.load(Ordering::Acquire) {
+            let Some(Ok(record)) = consumer.poll(Duration::from_millis(100)) else { continue };
+            let place = (u32::try_from(record.partition()).unwrap_or_default(), record.offset());
+            log.lock().unwrap_or_else(PoisonError::into_inner).seen.insert(place, clock.now());
+        }
+    };
+    thread("keylane-reader", note)
+}
+
+/// Puts a job on every partition again and again.
 fn feed(topic: &Topic, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, Failure> {
     let count = topic.identity().partitions;
     let key_of =
@@ -236,12 +273,9 @@ fn feed(topic: &Topic, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, Failure>
         count.all().filter_map(key_of).map(|k| JobKey::try_from(k.as_str())).collect::<Result<_, _>>()?;
     let log = keylane_producer::log::kafka::KafkaLog::open(topic.settings.clone())?;
     let mut enqueuer = keylane_producer::Enqueuer::open(log, &topic.global.queue)?;
-    let clock = Clock::boot();
-    let begun = clock.now();
     let put = move || {
         while !stop.load(Ordering::Acquire) {
-            let now = clock.now().since(begun).as_millis().to_string();
-            let jobs = keys.iter().map(|key| Job::new(key.clone(), Some(now.clone().into()))).collect::<Result<_, _>>();
+            let jobs = keys.iter().map(|key| Job::new(key.clone(), None)).collect::<Result<_, _>>();
             let Ok(jobs) = jobs else { return };
             if enqueuer.send(jobs).is_err() {
                 return;
@@ -249,8 +283,12 @@ fn feed(topic: &Topic, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, Failure>
             std::thread::park_timeout(PACE);
         }
     };
+    thread("keylane-feeder", put)
+}
+
+fn thread(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Failure> {
     std::thread::Builder::new()
-        .name("keylane-feeder".into())
-        .spawn(put)
+        .name(name.into())
+        .spawn(body)
         .map_err(|e| Failure::new(Code::Unavailable, "cannot start a thread").because(&e))
 }
