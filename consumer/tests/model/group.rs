@@ -98,11 +98,8 @@ fn give_now(world: &mut World, id: Id) {
     let group = &mut world.group;
     group.owner = Some(id);
     group.truth_gives += 1;
-    let given = Given {
-        generation: group.generation,
-        truth_restarts: group.truth_restarts,
-        truth_give: group.truth_gives,
-    };
+    let given =
+        Given { generation: group.generation, truth_restarts: group.truth_restarts, truth_give: group.truth_gives };
     tell(world, id, Told::Assigned(given));
 }
 

@@ -34,11 +34,7 @@ impl Minds {
     }
 
     /// Tells one something. Returns the number of what it then is, and what it wants done.
-    pub(crate) fn tell(
-        &mut self,
-        number: u16,
-        word: impl FnOnce(&mut Ownership) -> Vec<Action>,
-    ) -> (u16, Vec<Action>) {
+    pub(crate) fn tell(&mut self, number: u16, word: impl FnOnce(&mut Ownership) -> Vec<Action>) -> (u16, Vec<Action>) {
         let mut ownership = self.met[usize::from(number)].clone();
         let actions = word(&mut ownership);
         (self.number(ownership), actions)

@@ -83,10 +83,6 @@ pub(crate) enum Without {
     Markers,
     /// A frozen writer's transaction stays open.
     IdleTimeout,
-    /// A claim does not look at what others announced.
-    AnnouncedRefuses,
-    /// A proof counts that began before the refusal was read.
-    LateProof,
     /// The judge knows no excuse for a group that began anew unseen: no guard of ours, a limit.
     Excuse,
 }
@@ -104,6 +100,8 @@ pub(crate) enum Step {
     Start(Id),
     Begin(Id, Key),
     Commit(Id, Key),
+    /// An owner that knows of nothing to do compares the row all the same.
+    Look(Id),
     BeginLate(Id),
     CommitLate(Id),
     Note(Id, bool),
@@ -278,6 +276,7 @@ impl Protocol {
             Step::Start(id) => self.start_process(world, id),
             Step::Begin(id, key) => self.begin(world, id, key),
             Step::Commit(id, key) => self.commit(world, id, key, true),
+            Step::Look(id) => self.fenced(world, id),
             Step::BeginLate(id) => self.begin_late(world, id),
             Step::CommitLate(id) => self.commit_late(world, id),
             Step::Note(id, which) => self.note(world, id, which),

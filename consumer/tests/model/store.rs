@@ -70,8 +70,7 @@ impl Protocol {
 
     /// The real rule, or what a twin makes of it.
     pub(crate) fn decision(&self, fence: &Fence, claim: &Claim) -> Result<Won, ClaimRefused> {
-        let looks = self.announces() && self.without != Without::AnnouncedRefuses;
-        let row = row(fence, looks);
+        let row = row(fence, self.announces());
         let claimant =
             Claimant { epoch: claim.session.into(), generation: claim.generation.into(), owner: Some(claim.owner) };
         match row.decide(&claimant) {
@@ -86,8 +85,7 @@ impl Protocol {
         let fence = &mut store.rows.fence;
         fence.generation = claim.generation;
         fence.owner = Some(claim.owner);
-        fence.claim =
-            if self.without == Without::RandomClaimNumber { fence.claim + 1 } else { store.truth_grants };
+        fence.claim = if self.without == Without::RandomClaimNumber { fence.claim + 1 } else { store.truth_grants };
         let grant = Grant {
             truth_number: store.truth_grants,
             truth_give: claim.given.truth_give,
@@ -97,12 +95,7 @@ impl Protocol {
         if self.supersedes(claim, &fence.newest) {
             fence.newest = grant;
         }
-        Token {
-            epoch: fence.epoch,
-            generation: fence.generation,
-            claim: fence.claim,
-            truth_number: grant.truth_number,
-        }
+        Token { epoch: fence.epoch, generation: fence.generation, claim: fence.claim, truth_number: grant.truth_number }
     }
 
     /// Whether a claim is of no older assignment than the newest granted one. Of two assignments by a group that began anew

@@ -13,7 +13,7 @@ use keylane_consumer::{
 use super::{
     minds::PARTITION,
     protocol::{Fault, Protocol, Step, Without},
-    world::{Broken, Claim, Hold, Id, Inbox, Key, Life, Owner, PerKey, Proof, Seat, Stage, Told, Token, World, Write},
+    world::{Broken, Claim, Hold, Id, Inbox, Key, Life, Owner, PerKey, Proof, Seat, Stage, Token, Told, World, Write},
 };
 
 impl Protocol {
@@ -81,6 +81,13 @@ impl Protocol {
                 None => {}
             }
         }
+        let idle = Key::ALL.iter().all(|&key| self.next_job(world, id, key).is_none());
+        if let Some(hold) = worker.hold
+            && idle
+            && !self.admits(&mut world.clone(), Key::X, &hold.token)
+        {
+            steps.push(Step::Look(id));
+        }
         match worker.late {
             Some((_, write)) if write.checked => steps.push(Step::CommitLate(id)),
             Some(_) if self.can_begin(world) => steps.push(Step::BeginLate(id)),
@@ -115,13 +122,13 @@ impl Protocol {
         let (number, actions) = self.minds.borrow_mut().tell(world.worker(id).ownership, word);
         world.worker_mut(id).ownership = number;
         for action in actions {
-            self.carry_out(world, id, action);
+            self.carry_out(world, id, &action);
         }
     }
 
-    fn carry_out(&self, world: &mut World, id: Id, action: Action) {
+    fn carry_out(&self, world: &mut World, id: Id, action: &Action) {
         match action {
-            Action::Claim { tenure, generation, .. } => self.ask(world, id, tenure, generation),
+            Action::Claim { tenure, generation, .. } => self.ask(world, id, *tenure, *generation),
             Action::Abandon(..) => self.let_go(world, id),
             Action::Rejoin(_) => world.worker_mut(id).rejoins = true,
             Action::FenceIsAhead(_) => {
@@ -131,7 +138,9 @@ impl Protocol {
             }
             // What a grant opens is done where it is learned; proofs are steps of their own.
             Action::Open(..) | Action::Prove => {}
-            Action::Drain(..) | Action::Close { .. } | Action::Leave => unreachable!("nobody asks back or ends in order"),
+            Action::Drain(..) | Action::Close { .. } | Action::Leave => {
+                unreachable!("nobody asks back or ends in order")
+            }
         }
     }
 
@@ -213,8 +222,7 @@ impl Protocol {
 
     pub(crate) fn hear_proof(&self, world: &mut World, id: Id) {
         let proof = world.worker_mut(id).proof.take().expect("there is an answer");
-        let counts = !proof.early || self.without == Without::LateProof;
-        let t0 = if counts { REFUSED_AT } else { BootTime::ZERO };
+        let t0 = if proof.early { BootTime::ZERO } else { REFUSED_AT };
         self.tell(world, id, |ownership| ownership.proved(t0, generation(proof.generation)).1);
     }
 
@@ -310,7 +318,7 @@ impl Protocol {
     }
 
     /// The row is another claim's.
-    fn fenced(&self, world: &mut World, id: Id) {
+    pub(crate) fn fenced(&self, world: &mut World, id: Id) {
         let Some(hold) = world.worker(id).hold else { return };
         // Another write of the same claim would be refused as this one was.
         world.worker_mut(id).hold = None;

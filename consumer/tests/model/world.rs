@@ -149,7 +149,7 @@ pub(crate) enum Told {
 
 /// What a worker was told and has not heard, oldest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Inbox([Option<Told>; 4]);
+pub(crate) struct Inbox([Option<Told>; 8]);
 
 impl Inbox {
     pub(crate) fn push(&mut self, told: Told) {
