@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// How long things may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OwnershipLimits {
     /// The group gives a silent member's partitions away after this long.
     pub session: Duration,
@@ -39,7 +39,7 @@ pub struct OwnershipLimits {
 }
 
 /// What a partition is to this worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Holding {
     /// Assigned; the store was asked and has not answered.
     Claiming,
@@ -101,8 +101,8 @@ pub enum Action {
     Leave,
 }
 
-/// The ownership of one worker.
-#[derive(Debug)]
+/// The ownership of one worker. A value: a checker of models keeps and compares what it has seen.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ownership {
     limits: OwnershipLimits,
     membership: Option<(MemberId, Generation)>,
@@ -116,7 +116,7 @@ pub struct Ownership {
     rejoining: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Hold {
     tenure: Tenure,
     /// As it was when the partition was assigned.

@@ -25,6 +25,7 @@ use crate::{
 };
 
 pub mod ranges;
+pub mod rule;
 pub mod sqlite;
 
 #[cfg(any(test, feature = "conformance"))]
@@ -161,7 +162,7 @@ pub enum ClaimError {
 }
 
 /// What the row said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ClaimRefused {
     /// The row has a higher generation: I am stale, or the group began anew at 1. A commit tells which.
     #[error("the row is ahead of this claim")]

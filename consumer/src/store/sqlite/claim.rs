@@ -7,7 +7,10 @@ use super::{SqliteSession, cannot, guard::Ours, int, markers, rules::Rules, scop
 use crate::{
     error::{Detail, Error},
     fence::FenceToken,
-    store::{Candidate, ClaimError, ClaimRefused, Claimed},
+    store::{
+        Candidate, ClaimError, ClaimRefused, Claimed,
+        rule::{Claimant, Row, Won},
+    },
 };
 
 pub(super) fn claim(session: &mut SqliteSession, candidate: &Candidate) -> Result<Claimed, ClaimError> {
@@ -19,7 +22,7 @@ pub(super) fn claim(session: &mut SqliteSession, candidate: &Candidate) -> Resul
 
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&sql)?;
     let row = FenceRow::read(&tx, ours, scope, partition).map_err(&sql)?.ok_or_else(|| missing(partition))?;
-    let again = row.decide(candidate, scope, rules).map_err(ClaimError::Refused)?;
+    let again = row.decide(candidate, scope, rules).map_err(ClaimError::Refused)? == Won::Again;
     let clean = if again { row.clean } else { row.handed_over };
     if !again && !clean {
         count_deaths(&tx, ours, scope, partition, &row).map_err(&sql)?;
@@ -67,23 +70,26 @@ impl FenceRow {
             .optional()
     }
 
-    /// Whether the row is this candidate's to take, and if so whether it has taken it before: then the answer was lost.
-    fn decide(&self, candidate: &Candidate, scope: &Scope, rules: &Rules) -> Result<bool, ClaimRefused> {
-        let mine = int(candidate.generation.get());
-        if self.epoch != scope.epoch {
-            return Err(ClaimRefused::OtherEpoch);
+    /// Whether the row is this candidate's to take, and how.
+    fn decide(&self, candidate: &Candidate, scope: &Scope, rules: &Rules) -> Result<Won, ClaimRefused> {
+        let row = Row {
+            epoch: uint(self.epoch),
+            generation: uint(self.generation),
+            owner: &*self.owner,
+            claim: uint(self.claim),
+            closed: self.closed,
+            // BEGIN IMMEDIATE waits for the writer in flight, and nobody can overtake it: no claim need announce itself.
+            announced: None,
+        };
+        let claimant = Claimant {
+            epoch: uint(scope.epoch),
+            generation: candidate.generation.get(),
+            owner: candidate.owner.as_str(),
+        };
+        match row.decide(&claimant) {
+            Err(ClaimRefused::EqualGeneration) if rules.equal_generation_wins() => Ok(Won::Anew),
+            decided => decided,
         }
-        if self.closed {
-            return Err(ClaimRefused::Closed);
-        }
-        if self.generation > mine {
-            return Err(ClaimRefused::RowAhead);
-        }
-        let again = self.generation == mine && self.owner == candidate.owner.as_str();
-        if self.generation == mine && !again && !rules.equal_generation_wins() {
-            return Err(ClaimRefused::EqualGeneration);
-        }
-        Ok(again)
     }
 }
 

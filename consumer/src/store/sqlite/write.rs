@@ -9,7 +9,7 @@
 use std::{collections::HashSet, ops::Range};
 
 use keylane_producer::{JobKey, Partition, Timestamp};
-use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{
     SqliteSession, SqliteStore, cannot,
@@ -19,12 +19,12 @@ use super::{
     plan::Plan,
     refused::Refusal,
     scope::Scope,
-    stopped,
+    stopped, uint,
 };
 use crate::{
     error::Error,
     fence::FenceToken,
-    store::{JobWrite, PartitionWrite, PartitionWritten, Quarantined, Write, Written, ranges::Ranges},
+    store::{JobWrite, PartitionWrite, PartitionWritten, Quarantined, Write, Written, ranges::Ranges, rule::Row},
 };
 
 const DOING: &str = "cannot write to the store";
@@ -290,8 +290,17 @@ pub(super) fn row_matches(
     partition: Partition,
     token: FenceToken,
 ) -> rusqlite::Result<bool> {
-    let sql = "SELECT 1 FROM keylane_fence
-               WHERE scope = ?1 AND part = ?2 AND epoch = ?3 AND gen = ?4 AND claim = ?5 AND closed = 0";
-    let token = params![scope.id, partition.0, int(token.epoch), int(token.generation.get()), int(token.claim)];
-    ours.prepare(connection, sql)?.exists(token)
+    let sql = "SELECT epoch, gen, claim, closed FROM keylane_fence WHERE scope = ?1 AND part = ?2";
+    let row = ours.prepare(connection, sql)?.query_row(params![scope.id, partition.0], |row| {
+        Ok(Row {
+            epoch: uint(row.get(0)?),
+            generation: uint(row.get(1)?),
+            owner: (),
+            claim: uint(row.get(2)?),
+            closed: row.get(3)?,
+            announced: None,
+        })
+    });
+    let row = row.optional()?;
+    Ok(row.is_some_and(|row| row.admits(token.epoch, token.generation.get(), token.claim)))
 }
