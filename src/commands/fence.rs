@@ -1,7 +1,7 @@
 //! `keylane fence`: what the store's rows say about each partition (the numbers of the token only when asked for), and an
 //! operator's reset of them.
 
-use keylane_consumer::store::sqlite::{FenceRow, Reset, ResetOrder, SqliteStore};
+use keylane_consumer::store::{FenceRow, Reset, ResetOrder, sqlite::SqliteStore};
 use serde::Serialize;
 
 use super::queue::identity;

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, ops::ControlFlow};
 
-use keylane_consumer::store::sqlite::{ResultRow, ResultsOf, SqliteStore};
+use keylane_consumer::store::{ResultRow, ResultsOf, sqlite::SqliteStore};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
