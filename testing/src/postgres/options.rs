@@ -32,7 +32,7 @@ impl Options {
             "port = {port}\n\
              listen_addresses = '127.0.0.1'\n\
              unix_socket_directories = ''\n\
-             max_connections = 200\n\
+             max_connections = 300\n\
              shared_buffers = 32MB\n\
              fsync = off\n\
              password_encryption = 'scram-sha-256'\n\

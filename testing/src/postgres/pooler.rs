@@ -51,7 +51,8 @@ impl Pooler {
              pool_mode = transaction\n\
              default_pool_size = 3\n\
              server_round_robin = 1\n\
-             max_client_conn = 300\n",
+             max_client_conn = 300\n\
+             server_idle_timeout = 3\n",
             server.port
         );
         fs::write(&configuration, text)?;

@@ -17,12 +17,18 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(7309459612047966053)";
 /// Makes the tables, or what is missing of them. Writes nothing if all is there.
 pub(super) fn ensure(wire: &mut Wire) -> Result<(), Error> {
     let doing = "cannot make the store's tables";
-    if version(&mut wire.begin(doing)?)?.is_some_and(|found| found == STEPS.len()) {
+    let found = version(&mut wire.begin(doing)?)?;
+    if found == Some(STEPS.len()) {
         return Ok(());
     }
     let mut tx = wire.begin(doing)?;
     tx.say(LOCK).map_err(cannot(doing))?;
-    let found = version(&mut tx)?.unwrap_or(0);
+    if found.is_none() && is_made(&mut tx)? {
+        // By the one that held the lock before. A transaction from before then does not find the new names.
+        drop(tx);
+        return ensure(wire);
+    }
+    let found = found.map_or(Ok(None), |_| version(&mut tx))?.unwrap_or(0);
     understood(found)?;
     for (number, step) in (1_i32..).zip(STEPS).skip(found) {
         tx.say(step).map_err(cannot(doing))?;
@@ -47,14 +53,22 @@ pub(super) fn is_there(tx: &mut Transaction<'_>) -> Result<bool, Error> {
 }
 
 fn version(tx: &mut Transaction<'_>) -> Result<Option<usize>, Error> {
-    let sql = cannot("cannot read the store's tables");
-    let there = tx.query("SELECT to_regclass('keylane.migration') IS NOT NULL", &[]).map_err(&sql)?;
-    if !there[0].get::<_, bool>(0) {
+    if !is_made(tx)? {
         return Ok(None);
     }
-    let rows = tx.query("SELECT count(*) FROM keylane.migration", &[]).map_err(&sql)?;
+    let rows = tx.query("SELECT count(*) FROM keylane.migration", &[]).map_err(cannot(READING))?;
     Ok(usize::try_from(rows[0].get::<_, i64>(0)).ok())
 }
+
+/// As the catalog's rows tell, which any transaction sees at once: a name may still be unknown to a session that asked for
+/// it before it was there.
+fn is_made(tx: &mut Transaction<'_>) -> Result<bool, Error> {
+    let sql = "SELECT EXISTS (SELECT FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace
+                              WHERE nspname = 'keylane' AND relname = 'migration')";
+    Ok(tx.query(sql, &[]).map_err(cannot(READING))?[0].get(0))
+}
+
+const READING: &str = "cannot read the store's tables";
 
 fn understood(found: usize) -> Result<(), Error> {
     if found <= STEPS.len() {

@@ -1,19 +1,35 @@
 //! What is Postgres's own, on a real one; the port's claims are in `store::conformance`.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    marker::PhantomData,
+    sync::{Arc, OnceLock, mpsc},
+    time::Duration,
+};
 
-use keylane_producer::Partition;
-use keylane_testing::postgres::{Server, shared};
+use keylane_producer::{Offset, Partition};
+use keylane_testing::postgres::{Pooler, Server, shared};
 
-use super::{PostgresStore, PostgresTx};
+use super::{Limits, PostgresStore, PostgresTx};
 use crate::{
     clock::{BootTime, Clock},
-    fence::Lease,
+    fence::{Fence, Lease},
     store::{
-        Effect, EffectError,
+        Effect, EffectError, JobWrite, PartitionWrite,
         conformance::{Place, Rig},
     },
 };
+
+mod cut;
+mod failing;
+mod frozen;
+mod guards;
+mod opening;
+mod reset;
+mod restarts;
+mod roles;
+mod secured;
+mod storm;
+mod twins;
 
 /// Rules that a twin test takes away, and a place to stop a writer at.
 #[derive(Clone, Default)]
@@ -26,18 +42,43 @@ pub(in crate::store) struct Twin {
     pub(in crate::store) checked: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
+/// How a server is reached.
+pub(super) trait Way {
+    fn url(database: &str) -> String;
+}
+
+/// Itself.
+pub(super) struct Direct;
+
+/// By way of a transaction pooler that has fewer sessions than there are connections.
+pub(super) struct Pooled;
+
+impl Way for Direct {
+    fn url(database: &str) -> String {
+        shared().url(database)
+    }
+}
+
+impl Way for Pooled {
+    fn url(database: &str) -> String {
+        static POOLER: OnceLock<Pooler> = OnceLock::new();
+        POOLER.get_or_init(|| Pooler::start(shared()).unwrap()).url(database)
+    }
+}
+
 /// A database of its own with the user's table `told` beside the store.
-pub(super) struct Database {
+pub(super) struct Database<W = Direct> {
     server: &'static Server,
     name: String,
     store: PostgresStore,
+    way: PhantomData<W>,
 }
 
-impl Database {
+impl<W> Database<W> {
     pub(super) fn on(server: &'static Server, url: impl Fn(&str) -> String) -> Self {
         let name = server.database().unwrap();
         let store = PostgresStore::new(url(&name).parse().unwrap());
-        let database = Self { server, name, store };
+        let database = Self { server, name, store, way: PhantomData };
         database.sql(
             "CREATE TABLE told (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, line text NOT NULL);
              CREATE TABLE owed (line bigint REFERENCES told (id) DEFERRABLE INITIALLY DEFERRED)",
@@ -54,13 +95,37 @@ impl Database {
     pub(super) fn sql(&self, text: &str) -> String {
         self.server.sql(&self.name, text).unwrap()
     }
+
+    /// Waits until a session of this database waits for a lock.
+    pub(super) fn until_one_waits(&self) {
+        let waiting =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        until(|| self.sql(waiting) != "0");
+    }
 }
 
-impl Place for Database {
+/// A server of this test's own, for whoever kills or freezes it.
+pub(super) fn server_of_its_own() -> &'static Server {
+    Box::leak(Box::new(Server::start(&keylane_testing::postgres::Options::default()).unwrap()))
+}
+
+/// Waits for a condition, up to a minute.
+pub(super) fn until(mut condition: impl FnMut() -> bool) {
+    let (_never, wait) = mpsc::channel::<()>();
+    for _ in 0..6_000 {
+        if condition() {
+            return;
+        }
+        let _ = wait.recv_timeout(Duration::from_millis(10));
+    }
+    panic!("the condition did not come true in 60 s");
+}
+
+impl<W: Way> Place for Database<W> {
     type Store = PostgresStore;
 
     fn fresh() -> Self {
-        Self::on(shared(), |name| shared().url(name))
+        Self::on(shared(), W::url)
     }
 
     fn store(&self) -> PostgresStore {
@@ -143,6 +208,15 @@ pub(super) fn endless() -> Arc<Lease> {
 
 pub(super) type BaseRig = Rig<Database>;
 
+/// A part of one job, to be written by any session.
+pub(super) fn part(fence: &Arc<Fence>, jobs: Vec<JobWrite<PostgresStore>>) -> PartitionWrite<PostgresStore> {
+    PartitionWrite { fence: fence.clone(), jobs, quarantined: vec![], watermark: Offset(0), resumed: vec![] }
+}
+
 mod port {
     crate::store_conformance!(super::Database);
+}
+
+mod pooled {
+    crate::store_conformance!(super::Database<super::Pooled>);
 }
