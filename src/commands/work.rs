@@ -71,7 +71,8 @@ pub(crate) fn work<H: Handler<SqliteStore> + Handler<PostgresStore>>(
     }
 }
 
-fn work_on<S: FencedStore, H: Handler<S>>(
+/// As [`work`], on this store.
+pub(crate) fn work_on<S: FencedStore, H: Handler<S>>(
     store: S,
     handler: H,
     settings: WorkerSettings,
