@@ -58,17 +58,14 @@ fn a_database_that_dies_while_jobs_flow_costs_no_job_and_repeats_none() {
 #[test]
 fn every_command_takes_a_postgres_store() {
     let (place, store) = place_and_store(shared());
-    let of = |args: &[&str]| [args, &["--store", &store]].concat().iter().map(|&s| s.to_owned()).collect::<Vec<_>>();
-    let run = |args: &[&str]| {
-        let args = of(args);
-        place.run(&args.iter().map(String::as_str).collect::<Vec<_>>())
-    };
+    // Before the command: what stands behind `--exec` is the program's.
+    let run = |args: &[&str]| place.run(&[&["--store", &store], args].concat());
     assert!(run(&["fence", "show"]).expect(0).stdout.contains("no fence yet"));
     run(&["enqueue", "--one", "good"]).expect(0);
     run(&["enqueue", "--one", "bad"]).expect(0);
     let script = r#"while read -r line; do case $line in *bad*) echo '{"outcome":"reject","reason":"no"}';; *) echo '{"outcome":"done","result":{"n":1}}';; esac; done"#;
-    run(&["work", "--until-empty", "--exec", "sh", "-c", script]).expect(1);
-    assert_eq!(run(&["results"]).expect(0).stdout.lines().count(), 1);
+    let worked = run(&["work", "--until-empty", "--exec", "sh", "-c", script]).expect(1);
+    assert_eq!(run(&["results"]).expect(0).stdout.lines().count(), 1, "{}{}", worked.stdout, worked.stderr);
     let status: Value = serde_json::from_str(&run(&["status", "-o", "json"]).expect(0).stdout).unwrap();
     assert_eq!(status["stopped_keys"][0]["key"], "bad");
     assert!(status["store_clock_skew_ms"].as_i64().is_some_and(|skew| skew.abs() < 1_000), "{status}");
@@ -80,6 +77,28 @@ fn every_command_takes_a_postgres_store() {
     assert_eq!(run(&["results"]).expect(0).stdout.lines().count(), 2);
     let shown = run(&["fence", "show"]).expect(0).stdout;
     assert!(!shown.contains("epoch"), "{shown}");
+}
+
+#[test]
+fn the_demo_holds_on_postgres_and_leaves_nothing_behind() {
+    let (place, store) = place_and_store(shared());
+    let ended = place.run(&["demo", "-o", "json", "--store", &store]);
+    let verdict = ended.stdout.lines().last().unwrap_or_default();
+    assert_eq!(ended.code, Some(0), "{}\n{}", ended.stdout, ended.stderr);
+    assert!(verdict.contains(r#""verdict":"held""#) && verdict.contains(r#""stale_landed":0"#), "{verdict}");
+    let database = store.rsplit('/').next().unwrap();
+    let left = "SELECT (SELECT count(*) FROM keylane.scope) + (SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'keylane_demo%')";
+    assert_eq!(shared().sql(database, left).unwrap(), "0");
+}
+
+/// The twin of [`the_demo_holds_on_postgres_and_leaves_nothing_behind`].
+#[test]
+fn without_the_fence_the_demo_breaks_on_postgres() {
+    let (place, store) = place_and_store(shared());
+    let ended = place.run(&["demo", "--no-fence", "-o", "json", "--store", &store]);
+    let verdict = ended.stdout.lines().last().unwrap_or_default();
+    assert_eq!(ended.code, Some(1), "{}\n{}", ended.stdout, ended.stderr);
+    assert!(verdict.contains(r#""verdict":"broken""#), "{verdict}");
 }
 
 #[test]

@@ -71,8 +71,7 @@ pub(crate) fn work<H: Handler<SqliteStore> + Handler<PostgresStore>>(
     }
 }
 
-/// As [`work`], on this store.
-pub(crate) fn work_on<S: FencedStore, H: Handler<S>>(
+fn work_on<S: FencedStore, H: Handler<S>>(
     store: S,
     handler: H,
     settings: WorkerSettings,

@@ -41,6 +41,7 @@ mod fence_rows;
 mod handover;
 mod markers;
 mod overview;
+mod plain;
 mod refused;
 mod reset;
 mod results;
@@ -58,6 +59,7 @@ mod tests;
 pub use address::PostgresAddress;
 pub use effect::PostgresTx;
 pub use fault::SqlError;
+pub use plain::PostgresConnection;
 pub use tokio_postgres::{Row, types};
 pub use wire::Limits;
 

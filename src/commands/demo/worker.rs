@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use keylane_consumer::{WorkerSettings, fence::Guards, store::sqlite::SqliteStore};
+use keylane_consumer::{WorkerSettings, fence::Guards};
 
 use super::ledger::Bookkeeper;
 use crate::{
-    cli::{BrokerUrl, DemoWorkerArgs, Global, MoveBy, StoreUrl},
-    commands::work::{news::Reporter, work_on},
+    cli::{BrokerUrl, DemoWorkerArgs, Global, MoveBy},
+    commands::work::{news::Reporter, work},
     exit::{Code, Failure},
 };
 
@@ -15,12 +15,8 @@ pub(crate) fn run(args: &DemoWorkerArgs, global: &Global) -> Result<Code, Failur
     end_with_the_demo()?;
     let settings = settings(args, global);
     let reporter = Reporter::new(global, &args.name);
-    let StoreUrl::Sqlite(file) = global.store()? else {
-        return Err(Failure::new(Code::Usage, "the demo keeps its ledger in a file"));
-    };
-    let store = SqliteStore::without(file, settings.guards);
-    let bookkeeper = Bookkeeper { worker: args.name.clone() };
-    let summary = work_on(store, bookkeeper, settings, MoveBy::Cooperative, global, reporter)?;
+    let bookkeeper = Bookkeeper { worker: args.name.clone(), group: global.group.clone() };
+    let summary = work(bookkeeper, settings, MoveBy::Cooperative, global, reporter)?;
     Ok(if summary.clean { Code::Done } else { Code::Failed })
 }
 

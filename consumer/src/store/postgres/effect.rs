@@ -34,6 +34,12 @@ pub struct PostgresTx<'t> {
     failed: Option<(Kind, String)>,
 }
 
+impl<'t> PostgresTx<'t> {
+    pub(super) fn in_transaction(tx: &'t mut Transaction<'_>) -> Self {
+        Self { wire: tx.wire(), failed: None }
+    }
+}
+
 impl PostgresTx<'_> {
     /// Runs a statement; how many rows it changed.
     ///
