@@ -18,7 +18,7 @@ use crate::{
 /// A connection to the tables.
 pub(super) enum Books {
     Sqlite(Connection),
-    Postgres { connection: PostgresConnection, schema: String, group: GroupName },
+    Postgres { connection: Box<PostgresConnection>, schema: String, group: GroupName },
 }
 
 /// A row of the journal.
@@ -53,7 +53,7 @@ impl Books {
         Ok(match global.store()? {
             StoreUrl::Sqlite(file) => Self::Sqlite(open(&file, Purpose::Store, Patience::Patient)?),
             StoreUrl::Postgres(url) => Self::Postgres {
-                connection: PostgresStore::new(url.address()?).connection(),
+                connection: Box::new(PostgresStore::new(url.address()?).connection()),
                 schema: ledger::schema(&global.group),
                 group: global.group.clone(),
             },

@@ -87,7 +87,7 @@ fn is_about_certificates(error: &tokio_postgres::Error) -> bool {
 }
 
 fn is_about_the_line(error: &tokio_postgres::Error) -> bool {
-    error.is_closed() || chain(error).any(|link| link.is::<std::io::Error>()) || error.to_string().contains("timeout")
+    error.is_closed() || chain(error).any(<dyn StdError>::is::<std::io::Error>)
 }
 
 fn chain<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {

@@ -18,12 +18,14 @@ use crate::store::{
     conformance::{P0, Place, letters},
 };
 
+type Kept = Option<(TcpStream, Vec<u8>)>;
+
 /// A proxy that can cut a connection at its COMMIT.
 struct Proxy {
     port: u16,
     cut: Arc<AtomicU8>,
     /// A connection to the server whose COMMIT was kept, and the COMMIT.
-    kept: Arc<Mutex<Option<(TcpStream, Vec<u8>)>>>,
+    kept: Arc<Mutex<Kept>>,
 }
 
 const PASS: u8 = 0;
@@ -70,7 +72,7 @@ fn answers(mut server: TcpStream, mut client: TcpStream) {
     let _ = client.shutdown(Shutdown::Both);
 }
 
-fn requests(mut client: TcpStream, mut server: TcpStream, cut: &AtomicU8, kept: &Mutex<Option<(TcpStream, Vec<u8>)>>) {
+fn requests(mut client: TcpStream, mut server: TcpStream, cut: &AtomicU8, kept: &Mutex<Kept>) {
     let mut buffer = [0; 65_536];
     while let Ok(read @ 1..) = client.read(&mut buffer) {
         let request = &buffer[..read];

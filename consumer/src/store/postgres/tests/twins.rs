@@ -49,7 +49,7 @@ fn without_the_strict_claim_two_claimants_take_a_row_of_postgres_in_turns() {
 type Act = Arc<dyn Fn() + Send + Sync>;
 
 /// A writer whose fence was checked stands still while `act` runs, once.
-fn stopped_after_its_check(twin: Twin, act: impl Fn(&PostgresStore) + Send + Sync + 'static) -> (String, Vec<String>) {
+fn stopped_after_its_check(twin: &Twin, act: impl Fn(&PostgresStore) + Send + Sync + 'static) -> (String, Vec<String>) {
     let begun = Mutex::new(false);
     let place: Arc<Mutex<Option<PostgresStore>>> = Arc::default();
     let store = place.clone();
@@ -58,7 +58,7 @@ fn stopped_after_its_check(twin: Twin, act: impl Fn(&PostgresStore) + Send + Syn
             act(store.lock().unwrap().as_ref().expect("it is named before anything is written"));
         }
     });
-    let rig = with(Twin { checked: Some(checked), ..twin });
+    let rig = with(Twin { checked: Some(checked), ..twin.clone() });
     *place.lock().unwrap() = Some(PostgresStore::new((*rig.place.store.address).clone()));
     let mut frozen = rig.claim("a", 1, P0);
     let written = frozen.write(vec![rig.job("k", 5)]).map(|written| letters(&written));
@@ -74,7 +74,7 @@ fn succeed(store: &PostgresStore) -> crate::store::Claimed {
 fn a_claim_waits_for_a_writer_that_was_checked_and_sees_what_it_wrote() {
     let claims: Arc<Mutex<Option<thread::JoinHandle<crate::store::Claimed>>>> = Arc::default();
     let claim = claims.clone();
-    let (written, told) = stopped_after_its_check(Twin::default(), move |store| {
+    let (written, told) = stopped_after_its_check(&Twin::default(), move |store| {
         let claimant = store.clone();
         *claim.lock().unwrap() = Some(thread::spawn(move || succeed(&claimant)));
         let waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
@@ -87,7 +87,7 @@ fn a_claim_waits_for_a_writer_that_was_checked_and_sees_what_it_wrote() {
 
 #[test]
 fn a_row_that_is_read_and_not_locked_lets_a_checked_writer_land_after_the_claim() {
-    let (written, told) = stopped_after_its_check(Twin { does_not_lock: true, ..Twin::default() }, |store| {
+    let (written, told) = stopped_after_its_check(&Twin { does_not_lock: true, ..Twin::default() }, |store| {
         assert!(!succeed(store).done.contains(5), "the new owner knows nothing of it");
     });
     assert_eq!((&*written, told), ("a", vec!["k:5".to_owned()]));
@@ -95,7 +95,7 @@ fn a_row_that_is_read_and_not_locked_lets_a_checked_writer_land_after_the_claim(
 
 #[test]
 fn a_row_that_is_checked_in_a_transaction_of_its_own_lets_a_checked_writer_land_after_the_claim() {
-    let (written, told) = stopped_after_its_check(Twin { looks_outside: true, ..Twin::default() }, |store| {
+    let (written, told) = stopped_after_its_check(&Twin { looks_outside: true, ..Twin::default() }, |store| {
         assert!(!succeed(store).done.contains(5));
     });
     assert_eq!((&*written, told), ("a", vec!["k:5".to_owned()]));
