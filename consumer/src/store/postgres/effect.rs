@@ -13,7 +13,7 @@ use tokio_postgres::{
 
 use super::{
     PostgresStore,
-    fault::{Kind, SqlError, cannot, of_the_store},
+    fault::{Kind, SqlError, of_the_store},
     wire::{Transaction, Wire},
     words,
 };
@@ -169,13 +169,10 @@ impl Savepoint {
         Ok(Written::EffectFailed(failure))
     }
 
-    /// What follows is no effect's any more.
-    pub(super) fn close(&mut self, tx: &mut Transaction<'_>) -> Result<(), Error> {
+    /// What follows is no effect's any more; the release goes ahead of it.
+    pub(super) fn close(&mut self, tx: &mut Transaction<'_>) {
         if std::mem::take(&mut self.state) != State::None {
             tx.wire().ahead(RELEASE);
-            // Deferred work of the effects may fail here already; as at COMMIT, it is an effect's own.
-            tx.say("SELECT 1").map_err(cannot(DOING))?;
         }
-        Ok(())
     }
 }

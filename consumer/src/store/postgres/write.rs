@@ -198,7 +198,7 @@ impl<'s, 'w> Writer<'s, 'w> {
             let after = self.partition(part, plan, &Part { first, jobs, before: before.clone() })?;
             self.change.add(part.fence.partition(), &before, &after);
         }
-        self.savepoint.close(self.tx)?;
+        self.savepoint.close(self.tx);
         match self.results.insert(self.tx, self.scope) {
             Ok(taken) if taken.is_empty() => {}
             Ok(taken) => {
@@ -278,7 +278,7 @@ impl<'s, 'w> Writer<'s, 'w> {
                 Err(why) => failed(why),
             }),
             Write::Stop(reason) => {
-                self.savepoint.close(self.tx)?;
+                self.savepoint.close(self.tx);
                 stopped::stop(self.tx, self.scope, partition, job, reason).map_err(cannot(DOING))?;
                 Ok(Written::Stopped)
             }
