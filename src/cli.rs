@@ -142,7 +142,7 @@ pub(crate) struct Global {
     #[arg(default_value = DEFAULT_BROKER, value_parser = parsed::<BrokerUrl>)]
     pub(crate) broker: BrokerUrl,
 
-    /// Where effects are written: sqlite:FILE [default: the broker's file; with Kafka there is none]
+    /// Where effects are written: sqlite:FILE or postgres://USER@HOST/DATABASE [default: the broker's file; with Kafka there is none]
     #[arg(long, global = true, env = "KEYLANE_STORE", hide_env_values = true, value_name = "URL")]
     #[arg(value_parser = parsed::<StoreUrl>)]
     pub(crate) store: Option<StoreUrl>,
@@ -227,7 +227,7 @@ impl Global {
                 Code::Usage,
                 "no store is named: with Kafka as the broker, all workers of a group must share one",
             )
-            .remedy("name it with --store or KEYLANE_STORE; sqlite:FILE does for the workers of one machine")),
+            .remedy("name it with --store or KEYLANE_STORE; postgres://USER@HOST/DATABASE, or sqlite:FILE for the workers of one machine")),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The store port: the claim, and the fenced transaction. Adapters: [`sqlite`].
+//! The store port: the claim, and the fenced transaction. Adapters: [`sqlite`], [`postgres`].
 //!
 //! The store decides. A worker claims a partition with (epoch, generation, owner) and the store answers with a claim
 //! number that it mints itself; every write must match all three in the partition's row, in the transaction of the
@@ -24,9 +24,20 @@ use crate::{
     fence::{Fence, FenceToken, Fenced, Generation, Owner},
 };
 
+mod fence_rows;
+mod identity;
+mod plan;
+pub mod postgres;
 pub mod ranges;
+mod refused;
+mod reset;
+mod results;
 pub mod rule;
 pub mod sqlite;
+
+pub use fence_rows::{FenceRow, TokenNumbers};
+pub use reset::{Act, Reset, ResetOrder};
+pub use results::{ResultRow, ResultsOf};
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -242,6 +253,12 @@ impl<S: FencedStore> Effect<S> {
 
 /// Whatever an effect failed with: a constraint, a missing table. It fails its own job only.
 pub type EffectError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What is told of an effect that panicked.
+fn panicked(panic: &(dyn std::any::Any + Send)) -> EffectError {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the effect panicked: {}", text.unwrap_or("no message")).into()
+}
 
 /// Why a key stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]

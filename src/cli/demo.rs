@@ -7,10 +7,11 @@ Examples:
   keylane demo
   keylane demo --no-fence; echo $?
   keylane demo --broker kafka://localhost:9092
+  keylane demo --store postgres://me@localhost/test
   keylane demo --keep -o json | tail -n 1 | jq .verdict
 
-It uses a temporary folder of its own, and with --broker kafka://... a topic of its own, which it deletes; what --store,
---queue and --group say is not looked at. It ends with 0 if every event was applied exactly once and in order, no stale write landed and some were refused; else with 1.";
+It uses a temporary folder of its own, with --broker kafka://... a topic and with --store postgres://... a schema of its
+own, which it deletes; what --queue and --group say is not looked at. It ends with 0 if every event was applied exactly once and in order, no stale write landed and some were refused; else with 1.";
 
 /// Arguments of `demo`.
 #[derive(Debug, Args)]

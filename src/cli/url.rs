@@ -1,7 +1,8 @@
-//! Where the log and the store are: `sqlite:FILE`, `kafka://HOST:PORT,...`.
+//! Where the log and the store are: `sqlite:FILE`, `kafka://HOST:PORT,...`, `postgres://USER@HOST/DATABASE`.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
+use keylane_consumer::store::postgres::PostgresAddress;
 use keylane_producer::{Detail, Error, kafka::KafkaServers};
 
 /// Where queues are kept.
@@ -18,6 +19,34 @@ pub(crate) enum BrokerUrl {
 pub(crate) enum StoreUrl {
     /// One file on this machine, which may have tables of others.
     Sqlite(PathBuf),
+    /// A PostgreSQL database.
+    Postgres(PostgresUrl),
+}
+
+/// A `postgres://` URL as it was given. It is read only when it is used: whatever is wrong with one is told without
+/// repeating it, since there may be a password in it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct PostgresUrl(Box<str>);
+
+impl PostgresUrl {
+    pub(crate) fn address(&self) -> Result<PostgresAddress, keylane_consumer::Error> {
+        self.0.parse()
+    }
+}
+
+impl fmt::Display for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address() {
+            Ok(address) => write!(f, "{address}"),
+            Err(_) => f.write_str("postgres://[not shown]"),
+        }
+    }
+}
+
+impl fmt::Debug for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
 }
 
 impl FromStr for BrokerUrl {
@@ -38,11 +67,8 @@ impl FromStr for StoreUrl {
     fn from_str(text: &str) -> Result<Self, Error> {
         match scheme_and_rest(text, "a store")? {
             ("sqlite", file) => sqlite_file(text, file).map(Self::Sqlite),
-            ("postgres" | "postgresql", _) => Err(Error::Invalid(
-                Detail::new("postgres:// is not in this version: it has one store, an SQLite file")
-                    .remedy("use --store sqlite:FILE"),
-            )),
-            (scheme, _) => Err(unknown(scheme, "stores of this version are sqlite:FILE")),
+            ("postgres" | "postgresql", _) => Ok(Self::Postgres(PostgresUrl(text.into()))),
+            (scheme, _) => Err(unknown(scheme, "stores are sqlite:FILE and postgres://USER@HOST/DATABASE")),
         }
     }
 }
@@ -85,8 +111,10 @@ impl fmt::Display for BrokerUrl {
 
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Sqlite(file) = self;
-        write!(f, "sqlite:{}", file.display())
+        match self {
+            Self::Sqlite(file) => write!(f, "sqlite:{}", file.display()),
+            Self::Postgres(url) => write!(f, "{url}"),
+        }
     }
 }
 
@@ -112,12 +140,21 @@ mod tests {
     }
 
     #[test]
+    fn a_password_in_a_store_s_url_is_shown_nowhere() {
+        let store: StoreUrl = "postgres://ann:s3cret@db.example/shop".parse().unwrap();
+        assert!(!format!("{store} {store:?}").contains("s3cret"));
+        let StoreUrl::Postgres(url) = store else { panic!("its scheme is postgres") };
+        assert!(!url.address().unwrap_err().to_string().contains("s3cret"));
+        let good = "postgres://ann@db.example/shop?password=env:PW";
+        assert_eq!(good.parse::<StoreUrl>().unwrap().to_string(), good);
+    }
+
+    #[test]
     fn what_is_not_in_this_version_says_what_is() {
         assert_eq!("kafka://a,b:1".parse::<BrokerUrl>().unwrap().to_string(), "kafka://a:9092,b:1");
         assert!(refusal("redis://x").contains("sqlite:FILE"));
         assert!(refusal("queue.db").contains("sqlite:FILE"));
         assert!(refusal("sqlite:").contains("names no file"));
         assert!(refusal("sqlite::memory:").contains("memory"));
-        assert!("postgres://x".parse::<StoreUrl>().unwrap_err().to_string().contains("not in this version"));
     }
 }

@@ -2,7 +2,7 @@
 //! right all the same.
 //!
 //! - [`stage`]: the folder, the queue with its events, the ledger
-//! - [`flight`], [`ledger`]: an event, and what it does to the ledger
+//! - [`flight`], [`ledger`]: an event, and what it does to the ledger; [`books`]: its tables
 //! - [`worker`]: a worker's process; [`actors`]: the three of them, started, frozen, killed
 //! - [`sight`]: what queue and store say now; [`play`]: waits, and tells what changed
 //! - [`story`]: the words; [`verdict`]: everything checked anew
@@ -12,6 +12,7 @@
 //! `--no-fence` shows what happens without it.
 
 mod actors;
+mod books;
 mod flight;
 mod ledger;
 mod play;

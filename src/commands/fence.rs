@@ -1,15 +1,16 @@
 //! `keylane fence`: what the store's rows say about each partition (the numbers of the token only when asked for), and an
 //! operator's reset of them.
 
-use keylane_consumer::store::sqlite::{FenceRow, Reset, ResetOrder, SqliteStore};
+use keylane_consumer::store::{FenceRow, Reset, ResetOrder};
 use serde::Serialize;
 
 use super::queue::identity;
 use crate::{
     broker,
-    cli::{FenceArgs, FenceCommand, Global, ResetArgs, ShowArgs, StoreUrl},
+    cli::{FenceArgs, FenceCommand, Global, ResetArgs, ShowArgs},
     exit::{Code, Failure},
     output::{Output, Table, counted},
+    store::Store,
     time,
 };
 
@@ -27,9 +28,8 @@ pub(crate) fn run(args: &FenceArgs, global: &Global, output: &mut Output) -> Res
 
 fn show(args: &ShowArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
     identity(&mut *broker::open(global)?, global)?;
-    let StoreUrl::Sqlite(store) = global.store()?;
     let ours = |row: &FenceRow| *row.queue == *global.queue.as_str() && *row.group == *global.group.as_str();
-    let rows = SqliteStore::new(store).fence_rows()?;
+    let rows = Store::named(global)?.fence_rows()?;
     let partitions: Vec<Shown> = rows.iter().filter(|row| ours(row)).map(|row| Shown::of(row, args)).collect();
     if args.show_token && !partitions.is_empty() {
         eprintln!("{WARNING}");
@@ -47,10 +47,9 @@ fn show(args: &ShowArgs, global: &Global, output: &mut Output) -> Result<Code, F
 
 fn reset(args: &ResetArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
     let queue = identity(&mut *broker::open(global)?, global)?;
-    let StoreUrl::Sqlite(store) = global.store()?;
     let who = args.who.clone().unwrap_or_else(whoever);
     let order = ResetOrder { who, why: args.why.clone(), dry_run: !args.execute };
-    let reset = SqliteStore::new(store).reset(&queue, &global.group, &order)?;
+    let reset = Store::named(global)?.reset(&queue, &global.group, &order)?;
     if output.is_json() {
         output.json(&ResetShown::of(&reset, args.execute))?;
         return Ok(Code::Done);
@@ -120,8 +119,7 @@ impl<'a> ResetShown<'a> {
 
 fn log(global: &Global, output: &mut Output) -> Result<Code, Failure> {
     let queue = identity(&mut *broker::open(global)?, global)?;
-    let StoreUrl::Sqlite(store) = global.store()?;
-    let acts = SqliteStore::new(store).acts(&queue, &global.group)?;
+    let acts = Store::named(global)?.acts(&queue, &global.group)?;
     let mut table = Table::new(&["AT", "WHO", "WHAT", "WHY", "DETAIL"]);
     for act in &acts {
         let at = time::rfc3339(act.at);

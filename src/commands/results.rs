@@ -2,16 +2,17 @@
 
 use std::{borrow::Cow, ops::ControlFlow};
 
-use keylane_consumer::store::sqlite::{ResultRow, ResultsOf, SqliteStore};
+use keylane_consumer::store::{ResultRow, ResultsOf};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::queue::identity;
 use crate::{
     broker,
-    cli::{Global, ResultsArgs, StoreUrl},
+    cli::{Global, ResultsArgs},
     exit::{Code, Failure},
     output::Output,
+    store::Store,
     time,
 };
 
@@ -23,10 +24,9 @@ pub(crate) fn run(args: &ResultsArgs, global: &Global, output: &mut Output) -> R
         (None, Some(id)) => ResultsOf::Job(id.clone()),
         (None, None) => ResultsOf::Everything,
     };
-    let StoreUrl::Sqlite(store) = global.store()?;
     let mut found = false;
     let mut failed = None;
-    SqliteStore::new(store).results(&which, &mut |row| {
+    Store::named(global)?.results(&which, &mut |row| {
         if !is_asked_for(&row, args, global) {
             return ControlFlow::Continue(());
         }

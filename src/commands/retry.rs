@@ -3,15 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use keylane_consumer::store::{FencedStore, StopRule, StoppedKey, StoreSession, sqlite::SqliteStore};
-use keylane_producer::{JobKey, Partition, sqlite::Patience};
+use keylane_consumer::store::{StopRule, StoppedKey};
+use keylane_producer::{JobKey, Partition};
 use serde::Serialize;
 
 use super::status::picture::{Eye, Picture};
 use crate::{
-    cli::{Global, RetryArgs, StoreUrl},
+    cli::{Global, RetryArgs},
     exit::{Code, Failure},
     output::{Output, counted},
+    store::{Releasing, Store},
 };
 
 pub(crate) fn run(args: &RetryArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
@@ -22,7 +23,7 @@ pub(crate) fn run(args: &RetryArgs, global: &Global, output: &mut Output) -> Res
     if !args.all && asked.iter().all(|(_, found)| found.is_none()) {
         return Err(not_stopped(&args.keys, global));
     }
-    let mut release = Release { eye: &eye, global, args, session: None };
+    let mut release = Release { eye: &eye, global, args, opened: None };
     let mut answers = Vec::new();
     for (key, found) in asked {
         let fate = match found {
@@ -89,7 +90,7 @@ struct Release<'a> {
     eye: &'a Eye,
     global: &'a Global,
     args: &'a RetryArgs,
-    session: Option<<SqliteStore as FencedStore>::Session>,
+    opened: Option<Releasing>,
 }
 
 impl Release<'_> {
@@ -100,15 +101,11 @@ impl Release<'_> {
         if self.args.dry_run {
             return Ok(Fate::WouldRelease);
         }
-        let session = match &mut self.session {
-            Some(session) => session,
-            none => {
-                let StoreUrl::Sqlite(store) = self.global.store()?;
-                let store = SqliteStore::new(store).with_patience(Patience::Patient);
-                none.insert(store.open(&self.eye.queue, &self.global.group)?)
-            }
+        let release = match &mut self.opened {
+            Some(release) => release,
+            none => none.insert(Store::named(self.global)?.releasing(&self.eye.queue, &self.global.group)?),
         };
-        let released = session.release_key(partition, &found.key, found.version)?;
+        let released = release(partition, &found.key, found.version)?;
         Ok(if released { Fate::Released } else { Fate::Changed })
     }
 }

@@ -16,8 +16,10 @@ use std::sync::{
 };
 
 use keylane_consumer::{
-    Handler, Parts, Summary, Worker, WorkerHandle, WorkerSettings, clock::Clock, handler::child::ChildHandler,
-    store::sqlite::SqliteStore,
+    FencedStore, Handler, Parts, Summary, Worker, WorkerHandle, WorkerSettings,
+    clock::Clock,
+    handler::child::ChildHandler,
+    store::{postgres::PostgresStore, sqlite::SqliteStore},
 };
 use keylane_producer::Log;
 use serde::Serialize;
@@ -51,27 +53,46 @@ pub(crate) fn run(args: &WorkArgs, global: &Global, output: &mut Output) -> Resu
 }
 
 /// Opens everything and runs a worker; signals end it.
-pub(crate) fn work<H: Handler<SqliteStore>>(
+pub(crate) fn work<H: Handler<SqliteStore> + Handler<PostgresStore>>(
     handler: H,
     settings: WorkerSettings,
     moves: MoveBy,
     global: &Global,
     reporter: Reporter,
 ) -> Result<Summary, Failure> {
-    let worker = assemble(handler, settings, moves, global)?;
+    let guards = settings.guards;
+    match global.store()? {
+        StoreUrl::Sqlite(file) => {
+            work_on(SqliteStore::without(file, guards), handler, settings, moves, global, reporter)
+        }
+        StoreUrl::Postgres(url) => {
+            work_on(PostgresStore::without(url.address()?, guards), handler, settings, moves, global, reporter)
+        }
+    }
+}
+
+fn work_on<S: FencedStore, H: Handler<S>>(
+    store: S,
+    handler: H,
+    settings: WorkerSettings,
+    moves: MoveBy,
+    global: &Global,
+    reporter: Reporter,
+) -> Result<Summary, Failure> {
+    let worker = assemble(store, handler, settings, moves, global)?;
     end_on_signals(worker.handle())?;
     housekeeping::begin(global)?;
     Ok(worker.run(move |notice| reporter.tell(&notice))?)
 }
 
 /// A worker on what the URLs name.
-pub(crate) fn assemble<H: Handler<SqliteStore>>(
+fn assemble<S: FencedStore, H: Handler<S>>(
+    store: S,
     handler: H,
     settings: WorkerSettings,
     moves: MoveBy,
     global: &Global,
-) -> Result<Worker<SqliteStore, H>, Failure> {
-    let StoreUrl::Sqlite(store) = global.store()?;
+) -> Result<Worker<S, H>, Failure> {
     let mut log = broker::open(global)?;
     let queue = log.identity(&global.queue).map_err(|error| missing(error, global, &global.queue))?;
     let clock = Clock::boot();
@@ -80,7 +101,7 @@ pub(crate) fn assemble<H: Handler<SqliteStore>>(
         group_name: global.group.clone(),
         queue,
         log,
-        store: SqliteStore::without(store, settings.guards),
+        store,
         handler,
         clock,
     };

@@ -8,12 +8,8 @@
 
 mod cache;
 mod groups;
-mod limit;
 mod options;
-mod ports;
-mod process;
 mod records;
-mod tls;
 mod tool;
 mod topics;
 mod users;
@@ -35,10 +31,9 @@ pub use options::Options;
 pub use records::{Produce, Produced, Record, Transaction};
 pub use topics::Offsets;
 
-use limit::Limit;
+use crate::{limit::Limit, ports, process::Process, tls::Certificates};
+
 use options::{PASSWORD, Ports, Security, USER};
-use process::Process;
-use tls::Certificates;
 use tool::Tool;
 
 /// How long anything here is waited for at most: an idle machine needs 10 s for a start, a busy one several times that.
@@ -314,7 +309,7 @@ impl Node {
         let logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=info";
         let heap = ["-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
         let main = [logging, "-cp", class_path, "kafka.Kafka", configuration];
-        Process::start(&self.folder, &self.log_file(), &[&heap[..], &main[..]].concat())
+        Process::start(&self.folder, &self.log_file(), &[&["java"], &heap[..], &main[..]].concat())
     }
 }
 

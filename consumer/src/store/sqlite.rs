@@ -28,7 +28,7 @@ use rusqlite::Connection;
 
 use super::{
     Candidate, ClaimError, Claimed, FencedStore, PartitionOverview, PartitionWrite, PartitionWritten, StoppedKey,
-    StoreSession,
+    StoreSession, refused::Claimants,
 };
 use crate::{
     error::Error,
@@ -42,7 +42,6 @@ mod guard;
 mod handover;
 mod markers;
 mod overview;
-mod plan;
 mod refused;
 mod reset;
 mod results;
@@ -55,12 +54,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use fence_rows::{FenceRow, TokenNumbers};
-pub use reset::{Act, Reset, ResetOrder};
-pub use results::{ResultRow, ResultsOf};
-
 use guard::{Guard, Ours};
-use refused::Claimants;
 use rules::Rules;
 use scope::Scope;
 

@@ -3,7 +3,7 @@
 use keylane_consumer::{
     Error,
     group::kafka::Assignor,
-    store::sqlite::{ResetOrder, SqliteStore},
+    store::{ResetOrder, sqlite::SqliteStore},
 };
 use keylane_producer::{Log, QueueSpec, log::kafka::KafkaLog};
 

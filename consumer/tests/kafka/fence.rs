@@ -14,10 +14,7 @@ use keylane_consumer::{
         Assignment, Group, GroupEvent,
         kafka::{Assignor, KafkaGroup},
     },
-    store::{
-        ClaimRefused,
-        sqlite::{ResetOrder, SqliteStore},
-    },
+    store::{ClaimRefused, ResetOrder, sqlite::SqliteStore},
 };
 use keylane_producer::Partition;
 

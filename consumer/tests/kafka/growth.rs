@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylane_consumer::{
     Error, Notice,
     group::kafka::Assignor,
-    store::sqlite::{ResetOrder, SqliteStore},
+    store::{ResetOrder, sqlite::SqliteStore},
 };
 use keylane_producer::{Log, log::kafka::KafkaLog};
 

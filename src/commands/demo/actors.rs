@@ -1,10 +1,9 @@
 //! The three workers: processes of this program, ended by number however the demo ends.
 
 use std::{
-    ffi::OsString,
     fmt,
     fs::File,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Stdio},
 };
 
@@ -56,7 +55,7 @@ impl Actor {
         let mut command = Command::new(std::env::current_exe().map_err(|e| cannot(&e))?);
         command.args(["demo-worker", "--name", &role.to_string(), "--output", "text", "--color", "never"]);
         command.args(["--broker", &scene.global.broker.to_string()]).args(scene.global.kafka_args());
-        command.arg("--store").arg(sqlite(&scene.store));
+        command.args(["--store", &scene.global.store()?.to_string()]);
         command.args(["--queue", scene.queue.name.as_str(), "--group", scene.group.as_str()]);
         if !fenced {
             command.arg("--no-fence");
@@ -143,10 +142,4 @@ impl Drop for Actor {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-fn sqlite(path: &Path) -> OsString {
-    let mut url = OsString::from("sqlite:");
-    url.push(path);
-    url
 }

@@ -2,24 +2,19 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use keylane_consumer::{
-    group::GroupWatch,
-    store::{
-        FencedStore, StoreSession,
-        sqlite::{SqliteSession, SqliteStore},
-    },
-};
+use keylane_consumer::group::GroupWatch;
 use keylane_producer::{
-    Log, QueueIdentity,
+    GroupName, Log, QueueIdentity,
     sqlite::{Patience, Purpose, open},
 };
 use rusqlite::{Connection, ErrorCode};
 
-use super::{actors::Role, stage::Scene};
+use super::{actors::Role, books::Books, stage::Scene};
 use crate::{
     broker,
-    cli::BrokerUrl,
+    cli::{BrokerUrl, StoreUrl},
     exit::{Code, Failure},
+    store::Store,
 };
 
 /// One look.
@@ -76,8 +71,9 @@ pub(super) struct Watch {
     group: Box<dyn GroupWatch>,
     log: Box<dyn Log>,
     queue: QueueIdentity,
-    store: SqliteSession,
-    ledger: Connection,
+    group_name: GroupName,
+    store: Store,
+    books: Books,
     /// To each file of ours, for [`Watch::writers_are_free`].
     writers: Vec<Connection>,
 }
@@ -92,17 +88,23 @@ impl Watch {
             connection.busy_timeout(ORDINARY).map_err(|e| unreadable(&e))?;
             Ok(connection)
         };
-        let mut writers = vec![writer(&scene.store, Purpose::Store)?];
+        let mut writers = Vec::new();
+        if let StoreUrl::Sqlite(file) = scene.global.store()? {
+            writers.push(writer(&file, Purpose::Store)?);
+        }
         if let BrokerUrl::Sqlite(file) = &scene.global.broker {
             writers.push(writer(file, Purpose::QueueFile)?);
         }
+        let store = Store::named(&scene.global)?;
+        // The store first: it pins the queue, and makes the fence rows.
+        drop(store.releasing(&scene.queue, &scene.group)?);
         Ok(Self {
-            // The store first: it pins the queue, and makes the fence rows.
-            store: SqliteStore::new(&scene.store).open(&scene.queue, &scene.group)?,
+            store,
             group: broker::watch(&scene.global, &scene.queue)?,
             log: broker::open(&scene.global)?,
             queue: scene.queue.clone(),
-            ledger: open(&scene.store, Purpose::Store, Patience::Patient)?,
+            books: Books::open(&scene.global)?,
+            group_name: scene.group.clone(),
             writers,
         })
     }
@@ -112,33 +114,28 @@ impl Watch {
         let (log, queue) = (&mut self.log, &self.queue);
         let finished = group.is_finished(|partition| log.bounds(queue, partition).ok());
         let mut sight = Sight { finished, ..Sight::default() };
-        for partition in self.store.overview()? {
+        for partition in self.store.look(&self.queue, &self.group_name)?.unwrap_or_default() {
             sight.owners.push(partition.worker.as_deref().and_then(Role::named));
             for late in partition.refused {
                 sight.refused.insert((late.worker, partition.partition.0), late.jobs);
             }
         }
-        self.look_at_journal(&mut sight).map_err(|e| unreadable(&e))?;
+        self.look_at_journal(&mut sight)?;
         Ok(sight)
     }
 
-    fn look_at_journal(&self, sight: &mut Sight) -> rusqlite::Result<()> {
-        let sql = "SELECT worker, part, count(*), sum(worker IS NOT owner_then) FROM journal GROUP BY worker, part";
-        let mut statement = self.ledger.prepare_cached(sql)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let (worker, partition): (String, u32) = (row.get(0)?, row.get(1)?);
-            let (jobs, late): (u64, u64) = (row.get(2)?, row.get(3)?);
-            let worker: Box<str> = worker.into();
-            *sight.applied.entry(worker.clone()).or_default() += jobs;
-            if late > 0 {
-                sight.landed.insert((worker, partition), late);
+    fn look_at_journal(&mut self, sight: &mut Sight) -> Result<(), Failure> {
+        for share in self.books.shares()? {
+            let worker: Box<str> = share.worker.into();
+            *sight.applied.entry(worker.clone()).or_default() += share.jobs;
+            if share.late > 0 {
+                sight.landed.insert((worker, share.partition), share.late);
             }
         }
         Ok(())
     }
 
-    /// Whether both files can be written to: a process that is frozen inside a transaction holds the write lock for
+    /// Whether our files can be written to (a database ends a transaction in which nothing is said): a process that is frozen inside a transaction holds the write lock for
     /// everybody, and then nobody could take over from it.
     pub(super) fn writers_are_free(&self) -> Result<bool, Failure> {
         for writer in &self.writers {

@@ -7,16 +7,13 @@ use std::{
 
 use bytes::Bytes;
 use keylane_producer::{
-    Enqueuer, Error, GroupName, Job, JobKey, Log, QueueIdentity, QueueSpec,
-    log::kafka::KafkaLog,
-    queue::Replication,
-    sqlite::{Patience, Purpose, open},
+    Enqueuer, Error, GroupName, Job, JobKey, Log, QueueIdentity, QueueSpec, log::kafka::KafkaLog, queue::Replication,
 };
 use tempfile::TempDir;
 
 use super::{
+    books::Books,
     flight::{EVENTS, Flight},
-    ledger,
 };
 use crate::{
     broker,
@@ -39,8 +36,6 @@ pub(super) struct Stage {
 pub(super) struct Scene {
     /// Where log, group and store are, as the flags would say it.
     pub(super) global: Global,
-    /// Fence rows, markers and the ledger itself.
-    pub(super) store: PathBuf,
     pub(super) queue: QueueIdentity,
     pub(super) group: GroupName,
     pub(super) jobs: u64,
@@ -72,13 +67,16 @@ impl Stage {
     }
 }
 
-/// Brokers keep nothing of a demo that is over.
+/// Brokers and databases keep nothing of a demo that is over.
 impl Drop for Stage {
     fn drop(&mut self) {
-        let BrokerUrl::Kafka(servers) = &self.scene.global.broker else { return };
         if self.keep {
             return;
         }
+        if Books::open(&self.scene.global).and_then(|mut books| books.remove()).is_err() {
+            tracing::warn!(group = %self.scene.group, "the ledger of the demo stays in the database");
+        }
+        let BrokerUrl::Kafka(servers) = &self.scene.global.broker else { return };
         let gone = self.scene.global.kafka(servers).and_then(|settings| {
             let mut log = KafkaLog::open(settings)?;
             Ok(log.delete(&self.scene.queue.name, &self.scene.group)?)
@@ -91,8 +89,12 @@ impl Drop for Stage {
 
 impl Scene {
     fn set(folder: &Path, global: &Global) -> Result<Self, Failure> {
-        let (mut global, store) = (global.clone(), folder.join("ledger.db"));
-        global.store = Some(StoreUrl::Sqlite(store.clone()));
+        let mut global = global.clone();
+        // Fence rows, markers and the ledger itself. A database is named on purpose; a file is the demo's own.
+        let in_database = matches!(global.store, Some(StoreUrl::Postgres(_)));
+        if !in_database {
+            global.store = Some(StoreUrl::Sqlite(folder.join("ledger.db")));
+        }
         global.group = GROUP.parse()?;
         global.queue = match &mut global.broker {
             BrokerUrl::Sqlite(file) => {
@@ -104,6 +106,8 @@ impl Scene {
         };
         if let BrokerUrl::Kafka(_) = global.broker {
             global.group = global.queue.as_str().parse()?;
+        } else if in_database {
+            global.group = format!("keylane-demo-{}", ulid::Ulid::generate()).parse()?;
         }
         let mut log = broker::open_or_make(&global)?;
         let spec = QueueSpec::new(global.queue.clone(), PARTITIONS.parse()?);
@@ -119,11 +123,9 @@ impl Scene {
         let (jobs, aircraft) = events()?;
         let count = jobs.len() as u64;
         Enqueuer::open(log, &name)?.send(jobs).map_err(|error| Failure::from(error.cause))?;
-        open(&store, Purpose::Store, Patience::Patient)?
-            .execute_batch(ledger::TABLES)
-            .map_err(|error| Failure::new(Code::Unavailable, "cannot make the ledger's tables").because(&error))?;
+        Books::open(&global)?.make()?;
         let group = global.group.clone();
-        Ok(Self { global, store, queue, group, jobs: count, aircraft, folder: folder.to_owned() })
+        Ok(Self { global, queue, group, jobs: count, aircraft, folder: folder.to_owned() })
     }
 }
 

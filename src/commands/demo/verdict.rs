@@ -8,19 +8,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use keylane_consumer::store::{FencedStore, StoreSession, sqlite::SqliteStore};
-use keylane_producer::{
-    Log, Offset,
-    log::ReadLimit,
-    sqlite::{Patience, Purpose, open},
-};
-use rusqlite::Connection;
+use keylane_producer::{Log, Offset, log::ReadLimit};
 use serde::Serialize;
 
-use super::{flight::Flight, stage::Scene};
+use super::{
+    books::{Books, Entry, Totals},
+    flight::Flight,
+    stage::Scene,
+};
 use crate::{
     broker,
     exit::{Code, Failure},
+    store::Store,
 };
 
 /// What was found. Counts of events, except where it is said.
@@ -49,9 +48,7 @@ pub(super) struct Verdict {
 impl Verdict {
     pub(super) fn reach(scene: &Scene, fence: bool) -> Result<Self, Failure> {
         let log = read_log(scene)?;
-        let ledger = open(&scene.store, Purpose::Store, Patience::Patient)?;
-        let ledger = Ledger::read(&ledger)
-            .map_err(|error| Failure::new(Code::Unavailable, "cannot read the ledger").because(&error))?;
+        let ledger = Ledger::read(&mut Books::open(&scene.global)?)?;
         let refused = Refused::read(scene)?;
         Ok(Self { fence, ..Self::judge(&log, &ledger, refused) })
     }
@@ -112,14 +109,6 @@ type Place = (u32, Offset);
 /// What the log has. In a partition the order of offsets is the order of each aircraft.
 type Events = BTreeMap<Place, Flight>;
 
-/// What an aircraft has done.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Totals {
-    legs: i64,
-    miles: i64,
-    last_airport: String,
-}
-
 fn totals(log: &Events) -> BTreeMap<String, Totals> {
     let mut totals = BTreeMap::<String, Totals>::new();
     for flight in log.values() {
@@ -151,34 +140,16 @@ fn read_log(scene: &Scene) -> Result<Events, Failure> {
     Ok(events)
 }
 
-/// The ledger as it lies in the file.
+/// The ledger as it lies in the store.
 struct Ledger {
     /// In the order of writing.
     journal: Vec<Entry>,
     totals: BTreeMap<String, Totals>,
 }
 
-struct Entry {
-    place: Place,
-    flight: Flight,
-    worker: String,
-    owner_then: Option<String>,
-}
-
 impl Ledger {
-    fn read(file: &Connection) -> rusqlite::Result<Self> {
-        let sql = "SELECT part, offset, tail, origin, dest, miles, worker, owner_then FROM journal ORDER BY n";
-        let mut journal = file.prepare(sql)?;
-        let journal = journal.query_map([], |row| {
-            let flight = Flight { tail: row.get(2)?, origin: row.get(3)?, dest: row.get(4)?, miles: row.get(5)? };
-            let place = (row.get(0)?, Offset(row.get(1)?));
-            Ok(Entry { place, flight, worker: row.get(6)?, owner_then: row.get(7)? })
-        })?;
-        let mut totals = file.prepare("SELECT tail, legs, miles, last_airport FROM aircraft")?;
-        let totals = totals.query_map([], |row| {
-            Ok((row.get(0)?, Totals { legs: row.get(1)?, miles: row.get(2)?, last_airport: row.get(3)? }))
-        })?;
-        Ok(Self { journal: journal.collect::<Result<_, _>>()?, totals: totals.collect::<Result<_, _>>()? })
+    fn read(books: &mut Books) -> Result<Self, Failure> {
+        Ok(Self { journal: books.journal()?, totals: books.totals()? })
     }
 }
 
@@ -191,8 +162,7 @@ struct Refused {
 
 impl Refused {
     fn read(scene: &Scene) -> Result<Self, Failure> {
-        let mut store = SqliteStore::new(&scene.store).open(&scene.queue, &scene.group)?;
-        let partitions = store.overview()?;
+        let partitions = Store::named(&scene.global)?.look(&scene.queue, &scene.group)?.unwrap_or_default();
         let late = || partitions.iter().flat_map(|partition| &partition.refused);
         Ok(Self { jobs: late().map(|l| l.jobs).sum(), writes: late().map(|l| l.writes).sum() })
     }

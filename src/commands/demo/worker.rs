@@ -15,7 +15,8 @@ pub(crate) fn run(args: &DemoWorkerArgs, global: &Global) -> Result<Code, Failur
     end_with_the_demo()?;
     let settings = settings(args, global);
     let reporter = Reporter::new(global, &args.name);
-    let summary = work(Bookkeeper { worker: args.name.clone() }, settings, MoveBy::Cooperative, global, reporter)?;
+    let bookkeeper = Bookkeeper { worker: args.name.clone(), group: global.group.clone() };
+    let summary = work(bookkeeper, settings, MoveBy::Cooperative, global, reporter)?;
     Ok(if summary.clean { Code::Done } else { Code::Failed })
 }
 

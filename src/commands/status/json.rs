@@ -15,6 +15,8 @@ struct Status<'a> {
     stopped_keys: Vec<StoppedKey<'a>>,
     refused_writes: Vec<RefusedWrites<'a>>,
     quarantined: Vec<Quarantined>,
+    /// The database's clock against this machine's; null for a file. Nothing depends on it.
+    store_clock_skew_ms: Option<i64>,
 }
 
 #[derive(Serialize)]
@@ -74,5 +76,6 @@ pub(super) fn print(report: &Report, output: &mut Output) -> Result<(), Failure>
         stopped_keys: stopped.collect(),
         refused_writes: refused.collect(),
         quarantined: quarantined.map(|&(p, records)| Quarantined { partition: p.0, records }).collect(),
+        store_clock_skew_ms: picture.clock_skew_ms,
     })
 }

@@ -4,18 +4,13 @@ use std::{collections::BTreeMap, ops::ControlFlow};
 
 use keylane_consumer::{
     group::GroupWatch,
-    store::{Progress, RefusedWrites, StoppedKey, sqlite::SqliteStore},
+    store::{Progress, RefusedWrites, StoppedKey},
     view::{self, Seen},
 };
 use keylane_producer::{GroupName, Log, Offset, Partition, QueueIdentity, Timestamp, log::Bounds};
 use keylane_sidecar::{PartitionState, Snapshot};
 
-use crate::{
-    broker,
-    cli::{Global, StoreUrl},
-    commands::queue::identity,
-    exit::Failure,
-};
+use crate::{broker, cli::Global, commands::queue::identity, exit::Failure, store::Store};
 
 /// Open connections, to look again and again.
 pub(crate) struct Eye {
@@ -23,7 +18,7 @@ pub(crate) struct Eye {
     pub(crate) log: Box<dyn Log>,
     group: GroupName,
     reader: Box<dyn GroupWatch>,
-    store: SqliteStore,
+    store: Store,
 }
 
 /// What was seen at one moment.
@@ -35,19 +30,22 @@ pub(crate) struct Picture {
     pub(crate) refused: Vec<(Partition, RefusedWrites)>,
     /// Partitions with records in quarantine, and how many.
     pub(crate) quarantined: Vec<(Partition, u64)>,
+    /// How far the store's clock is ahead of this machine's, in milliseconds, if it has one of its own. Nothing depends on it.
+    pub(crate) clock_skew_ms: Option<i64>,
 }
 
 impl Eye {
     pub(crate) fn open(global: &Global) -> Result<Self, Failure> {
         let mut log = broker::open(global)?;
         let queue = identity(&mut *log, global)?;
-        let StoreUrl::Sqlite(store) = global.store()?;
+        let store = Store::named(global)?;
         let reader = broker::watch(global, &queue)?;
-        Ok(Self { queue, log, group: global.group.clone(), reader, store: SqliteStore::new(store) })
+        Ok(Self { queue, log, group: global.group.clone(), reader, store })
     }
 
     pub(crate) fn look(&mut self) -> Result<Picture, Failure> {
         let store = self.store.look(&self.queue, &self.group)?;
+        let clock_skew_ms = self.store.clock_skew()?;
         let members = self.reader.overview()?;
         // The ends last: they can only be further than what is done.
         let mut bounds = BTreeMap::new();
@@ -66,7 +64,8 @@ impl Eye {
             store: store.as_deref(),
             bounds: &bounds,
         });
-        let mut picture = Picture { at, snapshot, stopped: vec![], refused: vec![], quarantined: vec![] };
+        let mut picture =
+            Picture { at, snapshot, stopped: vec![], refused: vec![], quarantined: vec![], clock_skew_ms };
         for row in store.into_iter().flatten() {
             picture.stopped.extend(row.stopped.into_iter().map(|key| (row.partition, key)));
             picture.refused.extend(row.refused.into_iter().map(|refused| (row.partition, refused)));

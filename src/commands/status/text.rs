@@ -18,6 +18,9 @@ use crate::{
 /// Most stopped keys that are told one by one; `-o json` has all.
 const MOST_KEYS: usize = 20;
 
+/// From so many milliseconds on a difference of clocks is told; `-o json` always has it.
+const SKEW_TOLD_MS: u64 = 100;
+
 /// Longest reason that is shown; `-o json` has all of it.
 const MOST_REASON: usize = 400;
 
@@ -35,6 +38,12 @@ pub(super) fn print(report: &Report, global: &Global, output: &mut Output) -> Re
     stopped(report, standing, global, output)?;
     refused(report, output)?;
     quarantined(report, global, output)?;
+    if let Some(skew) = picture.clock_skew_ms.filter(|skew| skew.unsigned_abs() >= SKEW_TOLD_MS) {
+        output.line("")?;
+        let way = if skew > 0 { "ahead of" } else { "behind" };
+        let skew = time::short(Duration::from_millis(skew.unsigned_abs()));
+        output.line(&format!("The database's clock is {skew} {way} this machine's; nothing depends on it"))?;
+    }
     if picture.snapshot.workers.is_empty() {
         output.line("")?;
         output.line(&format!("Start a worker: keylane work{} --exec PROGRAM", broker::flags(global)))?;

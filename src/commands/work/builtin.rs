@@ -2,7 +2,7 @@
 
 use std::{io::Write, time::Duration};
 
-use keylane_consumer::{Handler, JobContext, Outcome, handler::child, store::sqlite::SqliteStore};
+use keylane_consumer::{FencedStore, Handler, JobContext, Outcome, handler::child};
 
 /// Prints each job as a program would get it.
 pub(super) struct Print {
@@ -13,8 +13,8 @@ pub(super) struct Print {
 /// Does nothing.
 pub(super) struct Discard;
 
-impl Handler<SqliteStore> for Print {
-    async fn run(&self, job: JobContext) -> Outcome<SqliteStore> {
+impl<S: FencedStore> Handler<S> for Print {
+    async fn run(&self, job: JobContext) -> Outcome<S> {
         let line = child::job_line(&job, self.limit);
         let mut stdout = std::io::stdout().lock();
         match stdout.write_all(&line).and_then(|()| stdout.flush()) {
@@ -24,8 +24,8 @@ impl Handler<SqliteStore> for Print {
     }
 }
 
-impl Handler<SqliteStore> for Discard {
-    async fn run(&self, _: JobContext) -> Outcome<SqliteStore> {
+impl<S: FencedStore> Handler<S> for Discard {
+    async fn run(&self, _: JobContext) -> Outcome<S> {
         Outcome::done()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, path::Path};
 
-use super::tls::Certificates;
+use crate::tls::Certificates;
 
 /// A cluster to start.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     error::{Detail, Error},
-    store::{Effect, EffectError, Written},
+    store::{Effect, EffectError, Written, panicked},
 };
 
 const DOING: &str = "cannot write an effect to the store";
@@ -30,7 +30,7 @@ impl Ran {
 pub(super) fn run(tx: &mut Transaction<'_>, guard: &Guard, effect: &mut Effect<SqliteStore>) -> Result<Ran, Error> {
     let sql = cannot(DOING);
     let mut savepoint = tx.savepoint_with_name(SAVEPOINT).map_err(&sql)?;
-    let outcome = guard.watch(|| (effect.0)(&mut savepoint)).unwrap_or_else(|panic| Err(words(&*panic).into()));
+    let outcome = guard.watch(|| (effect.0)(&mut savepoint)).unwrap_or_else(|panic| Err(panicked(&*panic)));
     let ended = savepoint.is_autocommit();
     match outcome {
         Ok(()) if !ended => {
@@ -101,9 +101,4 @@ fn is_the_store_s(code: ErrorCode) -> bool {
             | E::CannotOpen
             | E::ReadOnly
     )
-}
-
-fn words(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("the effect panicked: {}", text.unwrap_or("no message"))
 }

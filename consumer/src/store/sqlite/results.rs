@@ -2,46 +2,14 @@
 
 use std::ops::ControlFlow;
 
-use bytes::Bytes;
-use keylane_producer::{Attempt, JobId, JobKey, Offset, Partition, Timestamp};
+use keylane_producer::{Attempt, JobKey, Offset, Partition, Timestamp};
 use rusqlite::{Row, params};
 
 use super::{SqliteStore, cannot, uint};
-use crate::error::{Detail, Error};
-
-/// Which results to read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ResultsOf {
-    /// All of them.
-    Everything,
-    /// Those of one key.
-    Key(JobKey),
-    /// That of one job; several, if jobs of several groups have it.
-    Job(JobId),
-}
-
-/// One job's result.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResultRow {
-    /// The queue's name.
-    pub queue: Box<str>,
-    /// The group's name.
-    pub group: Box<str>,
-    /// The job's partition.
-    pub partition: Partition,
-    /// Its place there.
-    pub offset: Offset,
-    /// Its key.
-    pub key: JobKey,
-    /// Its id.
-    pub id: JobId,
-    /// Which try finished it.
-    pub attempt: Attempt,
-    /// JSON text, as the handler gave it.
-    pub result: Bytes,
-    /// When it was written.
-    pub finished_at: Timestamp,
-}
+use crate::{
+    error::{Detail, Error},
+    store::{ResultRow, ResultsOf},
+};
 
 impl SqliteStore {
     /// Reads results one by one, ordered by queue, group, partition and offset, until `each` says stop. Holds no lock

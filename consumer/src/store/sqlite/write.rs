@@ -15,16 +15,17 @@ use super::{
     SqliteSession, SqliteStore, cannot,
     effect::{self, Ran},
     guard::{Guard, Ours},
-    int, markers,
-    plan::Plan,
-    refused::Refusal,
+    int, markers, refused,
     scope::Scope,
     stopped, uint,
 };
 use crate::{
     error::Error,
     fence::FenceToken,
-    store::{JobWrite, PartitionWrite, PartitionWritten, Quarantined, Write, Written, ranges::Ranges, rule::Row},
+    store::{
+        JobWrite, PartitionWrite, PartitionWritten, Quarantined, Write, Written, plan::Plan, ranges::Ranges,
+        refused::Refusal, rule::Row,
+    },
 };
 
 const DOING: &str = "cannot write to the store";
@@ -119,7 +120,7 @@ fn attempt(
 
 fn commit(tx: Transaction<'_>, plan: &mut Plan, ours: &Ours, scope: &Scope) -> Result<Turn, Error> {
     // Counting what was refused is a service to people: it rides along, and its failure fails nothing.
-    let counted = plan.refusals().iter().try_for_each(|refusal| refusal.count(&tx, ours, scope)).is_ok();
+    let counted = plan.refusals().iter().try_for_each(|refusal| refused::count(refusal, &tx, ours, scope)).is_ok();
     match tx.commit() {
         Ok(()) => {
             plan.commit(counted);

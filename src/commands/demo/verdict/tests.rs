@@ -1,6 +1,6 @@
 //! Ledgers made by hand, each with one thing wrong.
 
-use rusqlite::params;
+use rusqlite::{Connection, params};
 
 use super::*;
 use crate::commands::demo::ledger;
@@ -39,8 +39,8 @@ fn ledger(applied: &[(u32, u64)], owner_then: Option<&str>) -> Connection {
 const ALL: [(u32, u64); 4] = [(1, 0), (0, 0), (0, 1), (0, 2)];
 const OWNER: Option<&str> = Some("worker-1");
 
-fn judged(file: &Connection, refused: Refused) -> Verdict {
-    let verdict = Verdict::judge(&log(), &Ledger::read(file).unwrap(), refused);
+fn judged(file: Connection, refused: Refused) -> Verdict {
+    let verdict = Verdict::judge(&log(), &Ledger::read(&mut Books::Sqlite(file)).unwrap(), refused);
     assert_eq!(verdict.verdict, if verdict.holds() { "held" } else { "broken" });
     verdict
 }
@@ -49,12 +49,12 @@ fn judged(file: &Connection, refused: Refused) -> Verdict {
 fn after(change: &str) -> Verdict {
     let file = ledger(&ALL, OWNER);
     assert_eq!(file.execute(change, []).unwrap(), 1);
-    judged(&file, REFUSED)
+    judged(file, REFUSED)
 }
 
 #[test]
 fn a_right_ledger_holds() {
-    let verdict = judged(&ledger(&ALL, OWNER), REFUSED);
+    let verdict = judged(ledger(&ALL, OWNER), REFUSED);
     assert!(verdict.holds(), "{verdict:?}");
     assert_eq!((verdict.jobs, verdict.aircraft, verdict.applied_once), (4, 3, 4));
     assert_eq!((verdict.stale_refused, verdict.stale_writes_refused), (3, 2));
@@ -62,29 +62,29 @@ fn a_right_ledger_holds() {
 
 #[test]
 fn a_lost_event_breaks_it() {
-    let verdict = judged(&ledger(&ALL[..3], OWNER), REFUSED);
+    let verdict = judged(ledger(&ALL[..3], OWNER), REFUSED);
     assert_eq!((verdict.holds(), verdict.lost, verdict.applied_once), (false, 1, 3));
 }
 
 #[test]
 fn an_event_that_was_applied_twice_breaks_it() {
-    let verdict = judged(&ledger(&[ALL[0], ALL[1], ALL[2], ALL[3], ALL[1]], OWNER), REFUSED);
+    let verdict = judged(ledger(&[ALL[0], ALL[1], ALL[2], ALL[3], ALL[1]], OWNER), REFUSED);
     assert_eq!((verdict.holds(), verdict.applied_twice, verdict.applied_once), (false, 1, 3));
 }
 
 #[test]
 fn an_aircraft_out_of_order_breaks_it_and_two_aircraft_have_no_order() {
-    let verdict = judged(&ledger(&[(0, 2), (0, 0), (0, 1), (1, 0)], OWNER), REFUSED);
+    let verdict = judged(ledger(&[(0, 2), (0, 0), (0, 1), (1, 0)], OWNER), REFUSED);
     assert_eq!((verdict.holds(), verdict.out_of_order, verdict.applied_once), (false, 1, 4));
-    let verdict = judged(&ledger(&[(0, 1), (0, 0), (0, 2), (1, 0)], OWNER), REFUSED);
+    let verdict = judged(ledger(&[(0, 1), (0, 0), (0, 2), (1, 0)], OWNER), REFUSED);
     assert!(verdict.holds(), "{verdict:?}");
 }
 
 #[test]
 fn a_stale_write_that_landed_breaks_it() {
-    let verdict = judged(&ledger(&ALL, Some("worker-2")), REFUSED);
+    let verdict = judged(ledger(&ALL, Some("worker-2")), REFUSED);
     assert_eq!((verdict.holds(), verdict.stale_landed, verdict.applied_once), (false, 4, 4));
-    assert_eq!(judged(&ledger(&ALL, None), REFUSED).stale_landed, 4, "a row that nobody owned");
+    assert_eq!(judged(ledger(&ALL, None), REFUSED).stale_landed, 4, "a row that nobody owned");
 }
 
 #[test]
@@ -114,6 +114,6 @@ fn a_row_that_is_no_event_breaks_it() {
 
 #[test]
 fn nothing_is_shown_if_no_stale_write_was_refused() {
-    let verdict = judged(&ledger(&ALL, OWNER), Refused::default());
+    let verdict = judged(ledger(&ALL, OWNER), Refused::default());
     assert_eq!((verdict.holds(), verdict.applied_once), (false, 4));
 }

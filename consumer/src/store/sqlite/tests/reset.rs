@@ -7,9 +7,8 @@ use crate::{
     error::Error,
     fence::Fenced,
     store::{
-        ClaimRefused, FencedStore, Progress, StoreSession,
+        ClaimRefused, FencedStore, Progress, Reset, ResetOrder, StoreSession,
         conformance::{Holder, P0, P1, Place, candidate, group, job, letters, queue, refused, stop},
-        sqlite::{Reset, ResetOrder},
     },
 };
 

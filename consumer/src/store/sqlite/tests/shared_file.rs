@@ -19,9 +19,9 @@ use crate::{
     Error,
     fence::{Fence, Fenced},
     store::{
-        FencedStore, StoreSession, Write,
+        FencedStore, ResultsOf, StoreSession, Write,
         conformance::{P0, P1, Place, candidate, group, job, key, letters, queue},
-        sqlite::{ResultsOf, SqliteStore},
+        sqlite::SqliteStore,
     },
 };
 

@@ -4,11 +4,8 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use super::{SqliteStore, refused::Refusal};
-use crate::{
-    fence::{FenceToken, Fenced},
-    store::{EffectError, PartitionWrite, PartitionWritten, Written},
-};
+use super::{EffectError, FencedStore, PartitionWrite, PartitionWritten, Written, refused::Refusal};
+use crate::fence::{FenceToken, Fenced};
 
 pub(super) struct Plan {
     /// For each partition of the batch, the numbers of its jobs.
@@ -25,9 +22,9 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(batch: &[PartitionWrite<SqliteStore>]) -> Self {
+    pub(super) fn new<S: FencedStore>(batch: &[PartitionWrite<S>]) -> Self {
         let mut next = 0;
-        let number = |part: &PartitionWrite<SqliteStore>| {
+        let number = |part: &PartitionWrite<S>| {
             let first = next;
             next += part.jobs.len();
             first..next
@@ -48,7 +45,7 @@ impl Plan {
     }
 
     /// Looks at the local fences of what is left. Whether another one failed.
-    pub(super) fn look(&mut self, batch: &[PartitionWrite<SqliteStore>]) -> bool {
+    pub(super) fn look<S: FencedStore>(&mut self, batch: &[PartitionWrite<S>]) -> bool {
         let mut failed = false;
         for (standing, part) in self.standing.iter_mut().zip(batch).filter(|(standing, _)| standing.is_ok()) {
             *standing = look(part);
@@ -58,7 +55,7 @@ impl Plan {
     }
 
     /// A transaction begins: what an earlier one answered and did not commit is void.
-    pub(super) fn begin(&mut self, batch: &[PartitionWrite<SqliteStore>]) {
+    pub(super) fn begin<S: FencedStore>(&mut self, batch: &[PartitionWrite<S>]) {
         self.open.clear();
         self.look(batch);
     }
@@ -115,7 +112,7 @@ impl Plan {
         }
     }
 
-    pub(super) fn into_answers(mut self, batch: &[PartitionWrite<SqliteStore>]) -> Vec<PartitionWritten> {
+    pub(super) fn into_answers<S: FencedStore>(mut self, batch: &[PartitionWrite<S>]) -> Vec<PartitionWritten> {
         for (job, cause) in self.struck {
             self.committed[job].get_or_insert(Written::EffectFailed(cause));
         }
@@ -129,6 +126,6 @@ impl Plan {
     }
 }
 
-fn look(part: &PartitionWrite<SqliteStore>) -> Result<FenceToken, Fenced> {
+fn look<S: FencedStore>(part: &PartitionWrite<S>) -> Result<FenceToken, Fenced> {
     part.fence.check().map(|permit| permit.token())
 }

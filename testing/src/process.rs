@@ -1,9 +1,11 @@
-//! A JVM that does not outlive the test process, however that ends.
+//! A server that does not outlive the test process, however that ends.
 //!
 //! It runs under a small shell that reads from a pipe whose other end only the test process has. When that ends, even by
-//! SIGKILL, the system closes the pipe; the shell then kills the JVM, also one that is stopped, and removes its folder.
+//! SIGKILL, the system closes the pipe; the shell then kills the server and its children, also stopped ones, and removes its
+//! folder.
 
 use std::{
+    ffi::OsStr,
     io::{Read as _, Write as _},
     os::unix::process::CommandExt as _,
     path::Path,
@@ -17,15 +19,21 @@ use rustix::{
     process::{Pid, Signal, kill_process},
 };
 
-/// The JVM holds the shell's standard output open as its descriptor 3: at its end, however it came, the reader sees the end.
-/// A line of input says that the folder is wanted again.
+/// The server and its children hold the shell's standard output open as their descriptor 3: at the end of the last of them,
+/// however it came, the reader sees the end. One that is stopped makes no child, so the list of them is whole. A line of input
+/// says that the folder is wanted again. A group of processes that has lost its parent and has a stopped one in it is hung up by
+/// the system, and the shell must outlive that.
 const SHELL: &str = r#"
 folder=$1 log=$2; shift 2
 "$@" 3>&1 </dev/null >>"$log" 2>&1 &
 echo $!
+trap '' HUP
 exec >/dev/null
-if read -r _; then kill -KILL $!; exit; fi
-kill -KILL $!; wait; rm -rf "$folder"; rmdir "${folder%/*}"
+read -r _ && keep=1
+kill -STOP $!; kill -KILL $! $(ps -o pid= --ppid $!)
+wait
+[ "$keep" ] && exit
+rm -rf "$folder"; rmdir "${folder%/*}"
 "#;
 
 /// Killed when it is dropped.
@@ -36,10 +44,11 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts `java` with these arguments. What it prints goes to the end of `log`; `folder` is removed with the test process.
-    pub(super) fn start(folder: &Path, log: &Path, arguments: &[&str]) -> Result<Self> {
+    /// Starts a program with these arguments. What it prints goes to the end of `log`; `folder` is removed with the test
+    /// process.
+    pub(super) fn start(folder: &Path, log: &Path, program: &[impl AsRef<OsStr>]) -> Result<Self> {
         let mut shell = Command::new("sh");
-        shell.args(["-c", SHELL, "sh"]).args([folder, log]).arg("java").args(arguments);
+        shell.args(["-c", SHELL, "sh"]).args([folder, log]).args(program);
         // A group of its own: Ctrl-C is for the test process, and the shell sees how that ends.
         shell.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut shell = shell.spawn().context("cannot start sh")?;
@@ -65,9 +74,21 @@ impl Process {
         kill_process(self.pid, signal).with_context(|| format!("cannot signal process {:?}", self.pid))
     }
 
-    /// Kills it and keeps its folder.
+    /// Sends a signal to it, and then to its children.
+    pub(super) fn signal_all(&self, signal: Signal) -> Result<()> {
+        self.signal(signal)?;
+        let listed =
+            Command::new("ps").args(["-o", "pid=", "--ppid", &self.pid.as_raw_nonzero().to_string()]).output()?;
+        for child in String::from_utf8_lossy(&listed.stdout).split_whitespace() {
+            let child = child.parse().ok().and_then(Pid::from_raw).context("ps lists numbers")?;
+            // It may have ended meanwhile.
+            let _ = kill_process(child, signal);
+        }
+        Ok(())
+    }
+
+    /// Kills it with its children, and keeps its folder.
     pub(super) fn kill(mut self) -> Result<()> {
-        self.signal(Signal::KILL)?;
         if let Some(mut pipe) = self.shell.stdin.take() {
             pipe.write_all(b"keep\n")?;
         }

@@ -1,33 +1,33 @@
-//! Certificates made for one cluster.
+//! Certificates made for one server or cluster, on 127.0.0.1.
 
 use std::{fs, path::Path, path::PathBuf};
 
 use anyhow::{Context as _, Result};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
-/// Where the cluster's certificates are.
+/// Where they are.
 pub(super) struct Certificates {
-    /// The certificate of the authority that signed the brokers', as PEM.
+    /// The certificate of the authority that signed the servers', as PEM.
     pub(super) ca: PathBuf,
     /// Of one that signed nothing here.
     pub(super) other_ca: PathBuf,
-    /// The brokers' private key and certificate, as PEM in one file.
+    /// The servers' private key and certificate, as PEM in one file.
     pub(super) key_store: PathBuf,
 }
 
 impl Certificates {
-    /// Makes them, for brokers on 127.0.0.1.
+    /// Makes them.
     pub(super) fn make(folder: &Path) -> Result<Self> {
         let files = Self {
             ca: folder.join("ca.pem"),
             other_ca: folder.join("other-ca.pem"),
-            key_store: folder.join("broker.pem"),
+            key_store: folder.join("server.pem"),
         };
         let issuer = authority(&files.ca)?;
         authority(&files.other_ca)?;
         let key = KeyPair::generate()?;
-        let broker = CertificateParams::new(["127.0.0.1".into(), "localhost".into()])?.signed_by(&key, &issuer)?;
-        fs::write(&files.key_store, key.serialize_pem() + &broker.pem()).context("cannot write the brokers' key")?;
+        let server = CertificateParams::new(["127.0.0.1".into(), "localhost".into()])?.signed_by(&key, &issuer)?;
+        fs::write(&files.key_store, key.serialize_pem() + &server.pem()).context("cannot write the servers' key")?;
         Ok(files)
     }
 }

@@ -1,0 +1,219 @@
+//! The store in a PostgreSQL database (13 or later), beside the user's own tables.
+//!
+//! 1. A claim is two transactions: it says that it comes, then takes the partition's row, for which it waits until the
+//!    writes in flight have ended. A write checks the row under a shared lock that lasts to its COMMIT.
+//! 2. READ COMMITTED, said by each transaction. No state of a session: a transaction pooler may stand between.
+//! 3. Nothing waits without a limit ([`Limits`]). What passes by itself is [`Error::Unavailable`], never a job's failure.
+//! 4. Tables are in the schema `keylane`; times are the database's. Never written by hand, readable with `psql`:
+//!
+//! | table | a row is | columns |
+//! |---|---|---|
+//! | `result` | a job's result | queue, group_name, part, offset, key, job_id, attempt, result (json), finished_at |
+//! | `scope` | a queue and group, pinned | scope, queue, group_name, cluster, incarnation, partitions, hash, epoch |
+//! | `fence`, `fence_intent` | a partition's owner; who comes next | scope, part, epoch, gen, owner, claim, worker, ... |
+//! | `marker` | a range of finished offsets | scope, part, first, last |
+//! | `stopped` | a key that stands still | scope, part, key, offset, job_id, attempts, rule, reason, released |
+//! | `suspect`, `quarantine` | a job that ran when its worker died; a record that is no job | scope, part, offset, ... |
+//! | `refused`, `audit` | what a stale worker tried; what an operator did | worker, writes, jobs; who, act, why |
+//!
+//! Why it is so: `docs/decisions/0008-postgres-store.md`.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use keylane_producer::{GroupName, JobKey, Offset, Partition, PartitionCount, QueueIdentity, Timestamp};
+
+use super::{
+    Candidate, ClaimError, Claimed, FencedStore, PartitionOverview, PartitionWrite, PartitionWritten, StoppedKey,
+    StoreSession, refused::Claimants,
+};
+use crate::{
+    clock::Clock,
+    error::Error,
+    fence::{Fence, Fenced, Guards},
+};
+
+mod address;
+mod check;
+mod claim;
+mod effect;
+mod fault;
+mod fence_rows;
+mod handover;
+mod markers;
+mod overview;
+mod plain;
+mod refused;
+mod reset;
+mod results;
+mod rules;
+mod schema;
+mod scope;
+mod stopped;
+mod wire;
+mod words;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use address::PostgresAddress;
+pub use effect::PostgresTx;
+pub use fault::SqlError;
+pub use plain::PostgresConnection;
+pub use tokio_postgres::{Row, types};
+pub use wire::Limits;
+
+use check::Settled;
+use fault::cannot;
+use rules::Rules;
+use scope::Scope;
+use wire::Wire;
+
+/// A store in one database. Cloning it is cheap; each session is a connection of its own.
+#[derive(Clone)]
+pub struct PostgresStore {
+    address: Arc<PostgresAddress>,
+    limits: Limits,
+    rules: Rules,
+    claimants: Claimants,
+}
+
+impl PostgresStore {
+    /// The store in this database; its tables are made when the first session opens.
+    pub fn new(address: PostgresAddress) -> Self {
+        Self::without(address, Guards::default())
+    }
+
+    /// As [`PostgresStore::new`], with the guards that `guards` leaves standing: for twin tests and `demo`.
+    pub fn without(address: PostgresAddress, guards: Guards) -> Self {
+        Self {
+            address: Arc::new(address),
+            limits: Limits::default(),
+            rules: Rules::standing(guards),
+            claimants: Claimants::default(),
+        }
+    }
+
+    /// How long anything may take.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How far the database's clock is ahead of this machine's (negative: behind), in milliseconds, and how exactly that
+    /// is known. For people; nothing depends on it.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`], [`Error::Refused`].
+    pub fn clock_skew(&self) -> Result<(i64, Duration), Error> {
+        let doing = "cannot ask the database for its time";
+        let mut wire = self.wire();
+        let mut tx = wire.begin_picture(doing)?;
+        let clock = Clock::boot();
+        let (asked, before) = (clock.now(), Timestamp::now().0);
+        let rows =
+            tx.query("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint", &[]).map_err(cannot(doing))?;
+        let took = clock.now().since(asked);
+        let halfway = before + i64::try_from(took.as_millis() / 2).unwrap_or(0);
+        Ok((rows[0].get::<_, i64>(0) - halfway, took / 2))
+    }
+
+    fn wire(&self) -> Wire {
+        Wire::new(self.address.clone(), self.limits)
+    }
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PostgresStore({})", self.address)
+    }
+}
+
+impl FencedStore for PostgresStore {
+    type Tx<'t> = PostgresTx<'t>;
+    type Session = PostgresSession;
+
+    fn open(&self, queue: &QueueIdentity, group: &GroupName) -> Result<PostgresSession, Error> {
+        let mut wire = self.wire();
+        wire.connect()?;
+        schema::ensure(&mut wire)?;
+        let scope = Scope::pin(&mut wire, queue, group)?;
+        Ok(PostgresSession {
+            wire,
+            scope,
+            rules: self.rules.clone(),
+            claimants: self.claimants.clone(),
+            settled: Settled::default(),
+            seen: None,
+        })
+    }
+}
+
+/// One connection to the database.
+pub struct PostgresSession {
+    wire: Wire,
+    scope: Scope,
+    rules: Rules,
+    claimants: Claimants,
+    settled: Settled,
+    seen: Option<i64>,
+}
+
+impl StoreSession<PostgresStore> for PostgresSession {
+    fn former_counts(&self) -> Vec<PartitionCount> {
+        self.scope.former.iter().filter_map(|count| count.to_string().parse().ok()).collect()
+    }
+
+    fn claim(&mut self, candidate: &Candidate) -> Result<Claimed, ClaimError> {
+        claim::claim(self, candidate)
+    }
+
+    fn write(&mut self, batch: &mut [PartitionWrite<PostgresStore>]) -> Result<Vec<PartitionWritten>, Error> {
+        write::write(self, batch)
+    }
+
+    fn hand_over(&mut self, fence: &Fence) -> Result<Result<(), Fenced>, Error> {
+        handover::hand_over(self, fence)
+    }
+
+    fn starting(&mut self, fence: &Fence, running: &[Offset]) -> Result<Result<(), Fenced>, Error> {
+        handover::starting(self, fence, running)
+    }
+
+    fn released(&mut self, partitions: &[Partition]) -> Result<Vec<(Partition, StoppedKey)>, Error> {
+        stopped::released(self, partitions)
+    }
+
+    /// Tells of keys that stopped or were released: what the hint is for.
+    fn changed(&mut self) -> Result<bool, Error> {
+        let doing = "cannot ask the store whether it changed";
+        let mut tx = self.wire.begin_picture(doing)?;
+        let now = stopped::versions(&mut tx, &self.scope).map_err(cannot(doing))?;
+        drop(tx);
+        Ok(std::mem::replace(&mut self.seen, now) != now)
+    }
+
+    fn overview(&mut self) -> Result<Vec<PartitionOverview>, Error> {
+        overview::overview(self)
+    }
+
+    fn release_key(&mut self, partition: Partition, key: &JobKey, version: u64) -> Result<bool, Error> {
+        stopped::release(self, partition, key, version)
+    }
+}
+
+/// As Postgres keeps it. Offsets and generations stay far below 2^63; one beyond it is as good as the last.
+fn int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// As it was kept; nothing of ours is negative.
+fn uint(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+/// Partitions, counts of them and attempts stay far below 2^31.
+fn count(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,94 @@
+//! The fence: whether the partitions' rows still hold these very claims, seen under a lock that lasts to the end of the
+//! transaction.
+//!
+//! 1. Writers of one owner share the lock; a claim waits for all of them, and none begins once a claim was announced.
+//! 2. Partitions are locked in ascending order, so that two transactions never wait for each other here.
+//! 3. A connection that is new to a claim takes the lock alone, once: what a lost connection may still be committing has
+//!    ended by then, and its markers are seen.
+
+use std::collections::HashSet;
+
+use keylane_producer::Partition;
+use tokio_postgres::types::Type;
+
+use super::{
+    count,
+    fault::SqlError,
+    int,
+    scope::Scope,
+    wire::{Param, Transaction},
+};
+use crate::fence::FenceToken;
+
+/// The wait of rule 3 is over for these claims.
+#[derive(Default)]
+pub(super) struct Settled(HashSet<(Partition, u64)>);
+
+impl Settled {
+    /// The connection may be another one.
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
+
+    pub(super) fn note(&mut self, claims: &[(usize, Partition, FenceToken)]) {
+        // Claims come and go; what is forgotten is only waited for once more.
+        const MANY: usize = 4_096;
+        if self.0.len() > MANY {
+            self.0.clear();
+        }
+        self.0.extend(claims.iter().map(|(_, partition, token)| (*partition, token.claim)));
+    }
+
+    pub(super) fn lock(&self, claims: &[(usize, Partition, FenceToken)]) -> Lock {
+        let all = claims.iter().all(|(_, partition, token)| self.0.contains(&(*partition, token.claim)));
+        if all { Lock::Shared } else { Lock::Alone }
+    }
+}
+
+/// How a row is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lock {
+    /// With other writers of its owner.
+    Shared,
+    /// By nobody else.
+    Alone,
+    /// Not at all: only a twin does that.
+    None,
+}
+
+/// Which of these claims do not hold any more. Each has a number by which it is told.
+pub(super) fn stale(
+    tx: &mut Transaction<'_>,
+    scope: &Scope,
+    claims: &[(usize, Partition, FenceToken)],
+    lock: Lock,
+    intents: bool,
+) -> Result<Vec<usize>, SqlError> {
+    let column = |of: fn(&FenceToken) -> u64| claims.iter().map(|(_, _, token)| int(of(token))).collect::<Vec<i64>>();
+    let parts: Vec<i32> = claims.iter().map(|(_, partition, _)| count(partition.0)).collect();
+    let intent = "AND NOT EXISTS (SELECT 1 FROM keylane.fence_intent AS i
+                                  WHERE i.scope = f.scope AND i.part = f.part AND (i.epoch, i.gen) > (f.epoch, f.gen))";
+    let sql = format!(
+        "SELECT t.at FROM keylane.fence AS f
+         JOIN unnest($2::int[], $3::bigint[], $4::bigint[], $5::bigint[]) WITH ORDINALITY AS t (part, epoch, gen, claim, at)
+           ON f.part = t.part AND f.epoch = t.epoch AND f.gen = t.gen AND f.claim = t.claim
+         WHERE f.scope = $1 AND NOT f.closed {} ORDER BY f.part {}",
+        if intents { intent } else { "" },
+        match lock {
+            Lock::Shared => "FOR SHARE OF f",
+            Lock::Alone => "FOR UPDATE OF f",
+            Lock::None => "",
+        }
+    );
+    let params: [Param<'_>; 5] = [
+        (&scope.id, Type::INT8),
+        (&parts, Type::INT4_ARRAY),
+        (&column(|token| token.epoch), Type::INT8_ARRAY),
+        (&column(|token| token.generation.get()), Type::INT8_ARRAY),
+        (&column(|token| token.claim), Type::INT8_ARRAY),
+    ];
+    let rows = tx.query(&sql, &params)?;
+    let holds: HashSet<i64> = rows.iter().map(|row| row.get(0)).collect();
+    let stands = |place: usize| i64::try_from(place + 1).is_ok_and(|at| holds.contains(&at));
+    Ok(claims.iter().enumerate().filter(|(place, _)| !stands(*place)).map(|(_, (at, ..))| *at).collect())
+}

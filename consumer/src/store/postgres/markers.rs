@@ -1,0 +1,204 @@
+//! Which offsets are done, as rows of ranges. Read in the transaction of every write, never from a cache: the outcome of an
+//! earlier write may be unknown.
+
+use std::collections::BTreeMap;
+
+use keylane_producer::Partition;
+use tokio_postgres::{Row, types::Type};
+
+use super::{
+    count,
+    fault::{Kind, SqlError, cannot},
+    int,
+    scope::Scope,
+    uint,
+    wire::{Param, Transaction},
+};
+use crate::{
+    error::{Detail, Error},
+    store::{Progress, ranges::Ranges},
+};
+
+/// Everything that is done in a partition, as a new owner goes by it.
+pub(super) fn progress(tx: &mut Transaction<'_>, scope: &Scope, partition: Partition) -> Result<Progress, SqlError> {
+    let sql = "SELECT first, last FROM keylane.marker WHERE scope = $1 AND part = $2";
+    let rows = tx.query(sql, &[(&scope.id, Type::INT8), (&count(partition.0), Type::INT4)])?;
+    let ranges: Ranges = rows.iter().map(|row| range(row, 0)).collect();
+    Ok(Progress { anew: scope.anew, ..ranges.into() })
+}
+
+/// The same for every partition of the queue.
+pub(super) fn all(tx: &mut Transaction<'_>, scope: &Scope) -> Result<BTreeMap<u32, Progress>, SqlError> {
+    let rows = tx.query("SELECT part, first, last FROM keylane.marker WHERE scope = $1", &[(&scope.id, Type::INT8)])?;
+    let mut found = BTreeMap::<u32, Ranges>::new();
+    for row in &rows {
+        let (first, last) = range(row, 1);
+        found.entry(row.get::<_, i32>(0).unsigned_abs()).or_default().add(first, last);
+    }
+    Ok(found.into_iter().map(|(part, ranges)| (part, ranges.into())).collect())
+}
+
+fn range(row: &Row, at: usize) -> (u64, u64) {
+    (uint(row.get(at)), uint(row.get(at + 1)))
+}
+
+/// The partitions of a write: where each may touch markers.
+#[derive(Default)]
+pub(super) struct Reach {
+    pub(super) parts: Vec<i32>,
+    marks: Vec<i64>,
+    lows: Vec<i64>,
+    highs: Vec<i64>,
+}
+
+impl Reach {
+    /// `span`: the lowest and highest offset that the write touches besides those below the watermark.
+    pub(super) fn add(&mut self, partition: Partition, watermark: u64, span: Option<(u64, u64)>) {
+        let (low, high) = span.unwrap_or((watermark, watermark));
+        self.parts.push(count(partition.0));
+        self.marks.push(int(watermark));
+        self.lows.push(int(low));
+        self.highs.push(int(high.saturating_add(1)));
+    }
+
+    /// The ranges that the write can change: those that begin below or at the watermark, which are joined to one, and those
+    /// that hold or touch an offset of the span. And whether any job is suspected there.
+    pub(super) fn read(
+        &self,
+        tx: &mut Transaction<'_>,
+        scope: &Scope,
+    ) -> Result<(BTreeMap<u32, Ranges>, bool), SqlError> {
+        let sql = "SELECT w.part, m.first, m.last
+                   FROM unnest($2::int[], $3::bigint[], $4::bigint[], $5::bigint[]) AS w (part, mark, low, high)
+                   CROSS JOIN LATERAL (
+                       SELECT first, last FROM keylane.marker WHERE scope = $1 AND part = w.part AND first <= w.mark
+                       UNION
+                       SELECT first, last FROM keylane.marker WHERE scope = $1 AND part = w.part AND first <= w.high
+                          AND first >= coalesce(
+                              (SELECT max(first) FROM keylane.marker WHERE scope = $1 AND part = w.part AND first < w.low),
+                              w.low)
+                   ) AS m
+                   UNION ALL
+                   SELECT -1, 0, 0 WHERE EXISTS (SELECT 1 FROM keylane.suspect WHERE scope = $1 AND part = ANY ($2))";
+        let params: [Param<'_>; 5] = [
+            (&scope.id, Type::INT8),
+            (&self.parts, Type::INT4_ARRAY),
+            (&self.marks, Type::INT8_ARRAY),
+            (&self.lows, Type::INT8_ARRAY),
+            (&self.highs, Type::INT8_ARRAY),
+        ];
+        let mut found = BTreeMap::<u32, Ranges>::new();
+        let mut suspected = false;
+        for row in &tx.query(sql, &params)? {
+            match u32::try_from(row.get::<_, i32>(0)) {
+                Ok(part) => {
+                    let (first, last) = range(row, 1);
+                    found.entry(part).or_default().add(first, last);
+                }
+                Err(_) => suspected = true,
+            }
+        }
+        Ok((found, suspected))
+    }
+}
+
+/// Rows that a write changes, of all its partitions.
+#[derive(Default)]
+pub(super) struct Change {
+    gone: Rows,
+    new: Rows,
+    longer: Rows,
+    /// What the last offsets of `longer` were.
+    were: Vec<i64>,
+}
+
+#[derive(Default)]
+struct Rows {
+    parts: Vec<i32>,
+    firsts: Vec<i64>,
+    lasts: Vec<i64>,
+}
+
+impl Rows {
+    fn add(&mut self, part: i32, (first, last): (u64, u64)) {
+        self.parts.push(part);
+        self.firsts.push(int(first));
+        self.lasts.push(int(last));
+    }
+}
+
+impl Change {
+    /// Turns the rows of `before` into those of `after`.
+    pub(super) fn add(&mut self, partition: Partition, before: &Ranges, after: &Ranges) {
+        let part = count(partition.0);
+        let was: BTreeMap<u64, u64> = before.iter().collect();
+        let is: BTreeMap<u64, u64> = after.iter().collect();
+        for (&first, &last) in was.iter().filter(|(first, _)| !is.contains_key(first)) {
+            self.gone.add(part, (first, last));
+        }
+        for (&first, &last) in &is {
+            match was.get(&first) {
+                None => self.new.add(part, (first, last)),
+                Some(&before) if before != last => {
+                    self.longer.add(part, (first, last));
+                    self.were.push(int(before));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        [&self.gone, &self.new, &self.longer].iter().all(|rows| rows.parts.is_empty())
+    }
+
+    /// Writes it, if every row is still as it was read. It is, unless another write of the same owner was still under way.
+    pub(super) fn write(&self, tx: &mut Transaction<'_>, scope: &Scope) -> Result<(), Error> {
+        const DOING: &str = "cannot write to the store";
+        let sql = "WITH gone AS (
+                       DELETE FROM keylane.marker AS m USING unnest($2::int[], $3::bigint[], $4::bigint[]) AS g (part, first, last)
+                       WHERE m.scope = $1 AND m.part = g.part AND m.first = g.first AND m.last = g.last RETURNING 1
+                   ), longer AS (
+                       UPDATE keylane.marker AS m SET last = l.last
+                       FROM unnest($5::int[], $6::bigint[], $7::bigint[], $8::bigint[]) AS l (part, first, last, was)
+                       WHERE m.scope = $1 AND m.part = l.part AND m.first = l.first AND m.last = l.was RETURNING 1
+                   ), new AS (
+                       INSERT INTO keylane.marker (scope, part, first, last)
+                       SELECT $1, n.part, n.first, n.last FROM unnest($9::int[], $10::bigint[], $11::bigint[]) AS n (part, first, last)
+                       RETURNING 1
+                   ) SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM longer) + (SELECT count(*) FROM new)";
+        let params: [Param<'_>; 11] = [
+            (&scope.id, Type::INT8),
+            (&self.gone.parts, Type::INT4_ARRAY),
+            (&self.gone.firsts, Type::INT8_ARRAY),
+            (&self.gone.lasts, Type::INT8_ARRAY),
+            (&self.longer.parts, Type::INT4_ARRAY),
+            (&self.longer.firsts, Type::INT8_ARRAY),
+            (&self.longer.lasts, Type::INT8_ARRAY),
+            (&self.were, Type::INT8_ARRAY),
+            (&self.new.parts, Type::INT4_ARRAY),
+            (&self.new.firsts, Type::INT8_ARRAY),
+            (&self.new.lasts, Type::INT8_ARRAY),
+        ];
+        let expected = self.gone.parts.len() + self.longer.parts.len() + self.new.parts.len();
+        let moved = || {
+            let detail = Detail::new("the markers changed while they were written");
+            Error::Unavailable(detail.remedy("another write of this owner was still under way; it is tried again"))
+        };
+        match tx.query(sql, &params) {
+            Ok(rows) if usize::try_from(rows[0].get::<_, i64>(0)) == Ok(expected) => Ok(()),
+            Ok(_) => Err(moved()),
+            Err(fault) if fault.kind() == Kind::Data => Err(moved()),
+            Err(fault) => Err(cannot(DOING)(fault)),
+        }
+    }
+}
+
+/// A job that is done is suspected no more.
+pub(super) fn clear_suspects(tx: &mut Transaction<'_>, scope: &Scope, parts: &[i32]) -> Result<(), SqlError> {
+    let sql = "DELETE FROM keylane.suspect AS s WHERE scope = $1 AND part = ANY ($2) AND s.\"offset\" <=
+                   (SELECT last FROM keylane.marker AS m
+                    WHERE m.scope = s.scope AND m.part = s.part AND m.first <= s.\"offset\"
+                    ORDER BY m.first DESC LIMIT 1)";
+    tx.execute(sql, &[(&scope.id, Type::INT8), (&parts, Type::INT4_ARRAY)]).map(drop)
+}

@@ -1,0 +1,76 @@
+//! Which of the store's rules stand. All of them, except in `demo` and in the twins that show what each one holds off.
+
+use crate::fence::Guards;
+
+/// The rules; only tests of this crate can name another than the row check.
+#[derive(Clone)]
+pub(super) struct Rules {
+    /// A write must find its token in the row.
+    pub(super) row: bool,
+    #[cfg(test)]
+    pub(super) twin: super::tests::Twin,
+}
+
+impl Rules {
+    pub(super) fn standing(guards: Guards) -> Self {
+        Self {
+            row: guards.row,
+            #[cfg(test)]
+            twin: super::tests::Twin::default(),
+        }
+    }
+
+    /// The wrong claim rule, `>=`: of two claimants of one generation each takes the row from the other.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "nothing but a test can change this rule"))]
+    pub(super) fn equal_generation_wins(&self) -> bool {
+        #[cfg(test)]
+        return self.twin.equal_generation_wins;
+        #[cfg(not(test))]
+        false
+    }
+
+    /// The wrong place to look: the row is read in a transaction of its own.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "nothing but a test can change this rule"))]
+    pub(super) fn looks_outside(&self) -> bool {
+        #[cfg(test)]
+        return self.twin.looks_outside;
+        #[cfg(not(test))]
+        false
+    }
+
+    /// The wrong way to look: the row is read and not locked.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "nothing but a test can change this rule"))]
+    pub(super) fn locks(&self) -> bool {
+        #[cfg(test)]
+        return !self.twin.does_not_lock;
+        #[cfg(not(test))]
+        true
+    }
+
+    /// The wrong claim: nobody is told that it comes.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "nothing but a test can change this rule"))]
+    pub(super) fn intends(&self) -> bool {
+        #[cfg(test)]
+        return !self.twin.does_not_intend;
+        #[cfg(not(test))]
+        true
+    }
+
+    /// The wrong retry: a new connection takes no notice of what the lost one may still be doing.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "nothing but a test can change this rule"))]
+    pub(super) fn settles(&self) -> bool {
+        #[cfg(test)]
+        return !self.twin.does_not_settle;
+        #[cfg(not(test))]
+        true
+    }
+
+    /// Where a test stops a writer whose fence was checked and who has written nothing yet.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "nothing but a test stops here"))]
+    pub(super) fn checked(&self) {
+        #[cfg(test)]
+        if let Some(act) = &self.twin.checked {
+            act();
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Keys that stand still, and their release. A row's version comes from a counter of the scope, so that a key which
+//! stops, goes on and stops again never has a version twice: a release that was decided on an old picture does nothing.
+
+use keylane_producer::{Attempt, JobKey, Offset, Partition, Timestamp};
+use tokio_postgres::{Row, types::Type};
+
+use super::{
+    PostgresSession, PostgresStore, count,
+    fault::{SqlError, cannot},
+    int,
+    scope::Scope,
+    uint,
+    wire::{Param, Transaction},
+};
+use crate::{
+    error::{Detail, Error},
+    store::{JobWrite, StopReason, StopRule, StoppedKey, cut},
+};
+
+const COLUMNS: &str = "part, key, \"offset\", job_id, attempts, rule, reason,
+                       (extract(epoch FROM since) * 1000)::bigint, version, released";
+
+/// Stops the job's key. Said again for the same job (the first answer was lost) it changes nothing.
+pub(super) fn stop(
+    tx: &mut Transaction<'_>,
+    scope: &Scope,
+    partition: Partition,
+    job: &JobWrite<PostgresStore>,
+    reason: &StopReason,
+) -> Result<(), SqlError> {
+    let (part, key, offset) = (count(partition.0), job.job.key.as_bytes(), int(job.offset.0));
+    let same = "SELECT 1 FROM keylane.stopped
+                WHERE scope = $1 AND part = $2 AND key = $3 AND \"offset\" = $4 AND NOT released";
+    let place: [Param<'_>; 4] =
+        [(&scope.id, Type::INT8), (&part, Type::INT4), (&key, Type::BYTEA), (&offset, Type::INT8)];
+    if !tx.query(same, &place)?.is_empty() {
+        return Ok(());
+    }
+    let sql = "INSERT INTO keylane.stopped (scope, part, key, \"offset\", job_id, attempts, rule, reason, version)
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+               ON CONFLICT (scope, part, key) DO UPDATE
+               SET \"offset\" = excluded.\"offset\", job_id = excluded.job_id, attempts = excluded.attempts,
+                   rule = excluded.rule, reason = excluded.reason, since = now(), version = excluded.version, released = false";
+    // A NUL is the one character that Postgres has no text for.
+    let text = cut(&reason.text).replace('\0', "\u{fffd}");
+    let version = next_version(tx, scope)?;
+    let row: [Param<'_>; 9] = [
+        (&scope.id, Type::INT8),
+        (&part, Type::INT4),
+        (&key, Type::BYTEA),
+        (&offset, Type::INT8),
+        (&job.job.id.as_str(), Type::TEXT),
+        (&count(job.attempt.0), Type::INT4),
+        (&reason.rule.as_str(), Type::TEXT),
+        (&text, Type::TEXT),
+        (&version, Type::INT8),
+    ];
+    tx.execute(sql, &row)?;
+    let sql = "DELETE FROM keylane.suspect WHERE scope = $1 AND part = $2 AND \"offset\" = $3";
+    tx.execute(sql, &[(&scope.id, Type::INT8), (&part, Type::INT4), (&offset, Type::INT8)]).map(drop)
+}
+
+/// Takes away the rows of keys that are running again, if they are still the rows that were released.
+pub(super) fn resume(
+    tx: &mut Transaction<'_>,
+    scope: &Scope,
+    partition: Partition,
+    resumed: &[(JobKey, u64)],
+) -> Result<(), SqlError> {
+    if resumed.is_empty() {
+        return Ok(());
+    }
+    let sql = "DELETE FROM keylane.stopped AS s USING unnest($3::bytea[], $4::bigint[]) AS r (key, version)
+               WHERE s.scope = $1 AND s.part = $2 AND s.key = r.key AND s.version = r.version";
+    let keys: Vec<&[u8]> = resumed.iter().map(|(key, _)| key.as_bytes()).collect();
+    let versions: Vec<i64> = resumed.iter().map(|(_, version)| int(*version)).collect();
+    let params: [Param<'_>; 4] = [
+        (&scope.id, Type::INT8),
+        (&count(partition.0), Type::INT4),
+        (&keys, Type::BYTEA_ARRAY),
+        (&versions, Type::INT8_ARRAY),
+    ];
+    tx.execute(sql, &params).map(drop)
+}
+
+/// A person lets the key go on, if its row is the one that the person saw.
+pub(super) fn release(
+    session: &mut PostgresSession,
+    partition: Partition,
+    key: &JobKey,
+    version: u64,
+) -> Result<bool, Error> {
+    let PostgresSession { wire, scope, .. } = session;
+    let doing = format!("cannot release key '{key}' in the store");
+    let sql = cannot(&doing);
+    let (part, bytes, version) = (count(partition.0), key.as_bytes(), int(version));
+    let mut tx = wire.begin(&doing)?;
+    let read = "SELECT released FROM keylane.stopped
+                WHERE scope = $1 AND part = $2 AND key = $3 AND version = $4 FOR UPDATE";
+    let place: [Param<'_>; 4] =
+        [(&scope.id, Type::INT8), (&part, Type::INT4), (&bytes, Type::BYTEA), (&version, Type::INT8)];
+    match tx.query(read, &place).map_err(&sql)?.first().map(|row| row.get::<_, bool>(0)) {
+        None => Ok(false),
+        Some(true) => Ok(true),
+        Some(false) => {
+            let next = next_version(&mut tx, scope).map_err(&sql)?;
+            let update = "UPDATE keylane.stopped SET released = true, version = $4
+                          WHERE scope = $1 AND part = $2 AND key = $3";
+            let row: [Param<'_>; 4] =
+                [(&scope.id, Type::INT8), (&part, Type::INT4), (&bytes, Type::BYTEA), (&next, Type::INT8)];
+            tx.execute(update, &row).map_err(&sql)?;
+            tx.commit().map_err(&sql)?;
+            Ok(true)
+        }
+    }
+}
+
+/// Keys of these partitions that were released and whose rows are still there.
+pub(super) fn released(
+    session: &mut PostgresSession,
+    partitions: &[Partition],
+) -> Result<Vec<(Partition, StoppedKey)>, Error> {
+    let PostgresSession { wire, scope, .. } = session;
+    let parts: Vec<i32> = partitions.iter().map(|partition| count(partition.0)).collect();
+    let mut tx = wire.begin_picture("cannot read the stopped keys from the store")?;
+    select(&mut tx, scope, "part = ANY ($2) AND released", &[(&scope.id, Type::INT8), (&parts, Type::INT4_ARRAY)])
+}
+
+/// Keys of the partition that stand still and were not released.
+pub(super) fn standing(
+    tx: &mut Transaction<'_>,
+    scope: &Scope,
+    partition: Partition,
+) -> Result<Vec<StoppedKey>, Error> {
+    let place: [Param<'_>; 2] = [(&scope.id, Type::INT8), (&count(partition.0), Type::INT4)];
+    let found = select(tx, scope, "part = $2 AND NOT released", &place)?;
+    Ok(found.into_iter().map(|(_, key)| key).collect())
+}
+
+/// All keys that have a row, released ones too.
+pub(super) fn all(tx: &mut Transaction<'_>, scope: &Scope) -> Result<Vec<(Partition, StoppedKey)>, Error> {
+    select(tx, scope, "true", &[(&scope.id, Type::INT8)])
+}
+
+/// A number that rises whenever a key stops or goes on.
+pub(super) fn versions(tx: &mut Transaction<'_>, scope: &Scope) -> Result<Option<i64>, SqlError> {
+    let rows = tx.query("SELECT versions FROM keylane.scope WHERE scope = $1", &[(&scope.id, Type::INT8)])?;
+    Ok(rows.first().map(|row| row.get(0)))
+}
+
+fn select(
+    tx: &mut Transaction<'_>,
+    scope: &Scope,
+    which: &str,
+    params: &[Param<'_>],
+) -> Result<Vec<(Partition, StoppedKey)>, Error> {
+    let doing = format!("cannot read the stopped keys of queue '{}' from the store", scope.queue);
+    let sql = format!("SELECT {COLUMNS} FROM keylane.stopped WHERE scope = $1 AND {which} ORDER BY part, \"offset\"");
+    let rows = tx.query(&sql, params).map_err(cannot(&doing))?;
+    let read = |row: &Row| {
+        let partition = Partition(row.get::<_, i32>(0).unsigned_abs());
+        let key = read(row).map_err(|e| {
+            Error::Corrupt(Detail::new(format!("a stopped key of partition {partition} cannot be read")).because(e))
+        })?;
+        Ok((partition, key))
+    };
+    rows.iter().map(read).collect()
+}
+
+fn read(row: &Row) -> Result<StoppedKey, Box<dyn std::error::Error + Send + Sync>> {
+    let rule: &str = row.get(5);
+    Ok(StoppedKey {
+        key: JobKey::try_from(row.get::<_, &[u8]>(1))?,
+        offset: Offset(uint(row.get(2))),
+        id: row.get::<_, &str>(3).parse()?,
+        attempts: Attempt(row.get::<_, i32>(4).unsigned_abs()),
+        reason: StopReason {
+            rule: StopRule::parse(rule).ok_or_else(|| format!("'{rule}' is no rule that stops a key"))?,
+            text: row.get::<_, &str>(6).into(),
+        },
+        since: Timestamp(row.get(7)),
+        version: uint(row.get(8)),
+        released: row.get(9),
+    })
+}
+
+fn next_version(tx: &mut Transaction<'_>, scope: &Scope) -> Result<i64, SqlError> {
+    let sql = "UPDATE keylane.scope SET versions = versions + 1 WHERE scope = $1 RETURNING versions";
+    Ok(tx.query(sql, &[(&scope.id, Type::INT8)])?.first().map_or(0, |row| row.get(0)))
+}

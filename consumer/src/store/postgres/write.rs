@@ -1,0 +1,312 @@
+//! The fenced write: many finished jobs in one transaction, none of them under a token that the row does not hold.
+//!
+//! 1. The local fences are looked at before BEGIN and again right before COMMIT; the rows in between, under a lock, outside
+//!    of any savepoint. If a fence fails at the end, all is rolled back and done again without that partition.
+//! 2. What is done is read from the markers in this transaction, so a write whose outcome was unknown applies once.
+//! 3. All that needs no code of the user's is one statement for the whole batch: the check, the markers, the results.
+//! 4. An error leaves the batch whole.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    ops::Range,
+};
+
+use keylane_producer::{JobKey, Partition};
+use tokio_postgres::types::Type;
+
+use super::{
+    PostgresSession, PostgresStore,
+    check::{self, Lock},
+    count,
+    effect::Savepoint,
+    fault::{Kind, SqlError, cannot},
+    int,
+    markers::{self, Change, Reach},
+    refused,
+    results::NewResults,
+    scope::Scope,
+    stopped,
+    wire::{Param, Transaction},
+};
+use crate::{
+    error::Error,
+    fence::FenceToken,
+    store::{
+        EffectError, JobWrite, PartitionWrite, PartitionWritten, Quarantined, Write, Written, plan::Plan,
+        ranges::Ranges, refused::Refusal,
+    },
+};
+
+const DOING: &str = "cannot write to the store";
+
+type Batch = [PartitionWrite<PostgresStore>];
+
+pub(super) fn write(session: &mut PostgresSession, batch: &mut Batch) -> Result<Vec<PartitionWritten>, Error> {
+    for part in batch.iter() {
+        session.scope.has(part.fence.partition())?;
+    }
+    let mut plan = Plan::new(batch);
+    let all = 0..plan.jobs();
+    write_span(session, batch, &mut plan, all).inspect_err(|_| session.settled.forget())?;
+    Ok(plan.into_answers(batch))
+}
+
+/// Commits the jobs of this span of the batch. If the database refuses it because of something that an effect left behind
+/// (a deferred constraint) or a result that it does not take, halves the span until the job is found.
+fn write_span(
+    session: &mut PostgresSession,
+    batch: &mut Batch,
+    plan: &mut Plan,
+    span: Range<usize>,
+) -> Result<(), Error> {
+    loop {
+        match attempt(session, batch, plan, &span)? {
+            Turn::Committed => return Ok(()),
+            Turn::Again => {}
+            // Not a job's doing: a trigger or a foreign key that somebody put on our tables.
+            Turn::Refused(cause) if span.is_empty() || plan.is_struck(span.start) => return Err(cannot(DOING)(cause)),
+            Turn::Refused(cause) if span.len() == 1 => plan.strike(span.start, Unfit(cause).into()),
+            Turn::Refused(_) => {
+                let middle = span.start + span.len() / 2;
+                write_span(session, batch, plan, span.start..middle)?;
+                return write_span(session, batch, plan, middle..span.end);
+            }
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the database does not commit what the job left")]
+struct Unfit(#[source] SqlError);
+
+/// How one transaction ended.
+enum Turn {
+    Committed,
+    /// Rolled back; the plan says what to leave out now.
+    Again,
+    /// The database would not take what the jobs left.
+    Refused(SqlError),
+}
+
+fn attempt(
+    session: &mut PostgresSession,
+    batch: &mut Batch,
+    plan: &mut Plan,
+    span: &Range<usize>,
+) -> Result<Turn, Error> {
+    let PostgresSession { wire, scope, rules, claimants, settled, .. } = session;
+    let sql = cannot(DOING);
+    plan.begin(batch);
+    if plan.nothing_left() {
+        return Ok(Turn::Committed);
+    }
+    let claims: Vec<(usize, Partition, FenceToken)> =
+        plan.tokens().map(|(at, token)| (at, batch[at].fence.partition(), token)).collect();
+    let lock = match settled.lock(&claims) {
+        _ if !rules.locks() => Lock::None,
+        Lock::Alone if !rules.settles() => Lock::Shared,
+        lock => lock,
+    };
+    let mut tx = wire.begin(DOING)?;
+    let stale = if rules.row {
+        check::stale(&mut tx, scope, &claims, lock, rules.intends()).map_err(&sql)?
+    } else {
+        Vec::new()
+    };
+    if rules.looks_outside() {
+        tx.commit().map_err(&sql)?;
+        rules.checked();
+        tx = wire.begin(DOING)?;
+    } else {
+        rules.checked();
+    }
+    for at in stale {
+        let (partition, jobs) = (batch[at].fence.partition(), batch[at].jobs.len());
+        let claim = claims.iter().find(|(place, ..)| *place == at).map_or(0, |(.., token)| token.claim);
+        plan.refuse(at, Refusal { partition, worker: claimants.name(scope.id, partition, claim), jobs });
+    }
+
+    let mut writer = Writer::new(&mut tx, scope);
+    match writer.write(batch, plan, span)? {
+        Turn::Committed => {}
+        other => return Ok(other),
+    }
+    if plan.look(batch) {
+        return Ok(Turn::Again);
+    }
+    let turn = commit(tx, plan, scope)?;
+    if matches!(turn, Turn::Committed) {
+        settled.note(&claims);
+    }
+    Ok(turn)
+}
+
+fn commit(mut tx: Transaction<'_>, plan: &mut Plan, scope: &Scope) -> Result<Turn, Error> {
+    // Counting what was refused is a service to people. It rides along; without the right to, it does not.
+    let counted = plan.refusals().is_empty() || refused::count(plan.refusals(), &mut tx, scope);
+    match tx.commit() {
+        Ok(()) => {
+            plan.commit(counted);
+            Ok(Turn::Committed)
+        }
+        Err(_) if plan.nothing_left() => Ok(Turn::Committed),
+        Err(fault) if fault.kind() == Kind::Data => Ok(Turn::Refused(fault)),
+        Err(fault) => Err(cannot(DOING)(fault)),
+    }
+}
+
+/// What an open transaction writes with.
+struct Writer<'s, 'w> {
+    tx: &'s mut Transaction<'w>,
+    scope: &'s Scope,
+    savepoint: Savepoint,
+    results: NewResults,
+    change: Change,
+}
+
+/// A partition of the batch in this transaction.
+struct Part {
+    first: usize,
+    jobs: Range<usize>,
+    before: Ranges,
+}
+
+impl<'s, 'w> Writer<'s, 'w> {
+    fn new(tx: &'s mut Transaction<'w>, scope: &'s Scope) -> Self {
+        Self { tx, scope, savepoint: Savepoint::default(), results: NewResults::default(), change: Change::default() }
+    }
+
+    /// All of the span that is not left out. `Committed` stands for: as far as this goes.
+    fn write(&mut self, batch: &mut Batch, plan: &mut Plan, span: &Range<usize>) -> Result<Turn, Error> {
+        let sql = cannot(DOING);
+        let mut reach = Reach::default();
+        for (at, part) in batch.iter().enumerate().filter(|(at, _)| !plan.is_fenced(*at)) {
+            let (_, jobs) = plan.within(at, span);
+            let offsets = || {
+                let aside = part.quarantined.iter().map(|record| record.offset.0);
+                part.jobs[jobs.clone()].iter().map(|job| job.offset.0).chain(aside)
+            };
+            reach.add(part.fence.partition(), part.watermark.0, offsets().min().zip(offsets().max()));
+        }
+        let (mut found, suspected) = reach.read(self.tx, self.scope).map_err(&sql)?;
+        for (at, part) in batch.iter_mut().enumerate() {
+            if plan.is_fenced(at) {
+                continue;
+            }
+            let (first, jobs) = plan.within(at, span);
+            let before = take(&mut found, part.fence.partition());
+            let after = self.partition(part, plan, &Part { first, jobs, before: before.clone() })?;
+            self.change.add(part.fence.partition(), &before, &after);
+        }
+        self.savepoint.close(self.tx);
+        match self.results.insert(self.tx, self.scope) {
+            Ok(taken) if taken.is_empty() => {}
+            Ok(taken) => {
+                // A row without its marker: somebody changed our tables. Overwriting it would hide that.
+                taken.into_iter().for_each(|job| plan.strike(job, "there is a result of this job already".into()));
+                return Ok(Turn::Again);
+            }
+            Err(fault) if fault.kind() == Kind::Data => return Ok(Turn::Refused(fault)),
+            Err(fault) => return Err(sql(fault)),
+        }
+        if !self.change.is_empty() {
+            self.change.write(self.tx, self.scope)?;
+            if suspected {
+                markers::clear_suspects(self.tx, self.scope, &reach.parts).map_err(&sql)?;
+            }
+        }
+        Ok(Turn::Committed)
+    }
+
+    /// The part of the span that lies in one partition; what is done there after it.
+    fn partition(
+        &mut self,
+        part: &mut PartitionWrite<PostgresStore>,
+        plan: &mut Plan,
+        place: &Part,
+    ) -> Result<Ranges, Error> {
+        let sql = cannot(DOING);
+        let partition = part.fence.partition();
+        stopped::resume(self.tx, self.scope, partition, &part.resumed).map_err(&sql)?;
+        let mut after = place.before.clone();
+        let mut held = HashSet::new();
+        for (index, job) in (place.first..).zip(&mut part.jobs[place.jobs.clone()]) {
+            let written = if after.contains(job.offset.0) {
+                Written::AlreadyDone
+            } else if plan.is_struck(index) {
+                held.insert(job.job.key.clone());
+                continue;
+            } else {
+                self.job(partition, index, job, &held)?
+            };
+            match written {
+                Written::Applied => after.add(job.offset.0, job.offset.0),
+                Written::AlreadyDone => {}
+                Written::EffectFailed(_) | Written::Stopped => drop(held.insert(job.job.key.clone())),
+            }
+            plan.answer(index, written);
+        }
+        let aside: Vec<_> = part.quarantined.iter().filter(|record| !place.before.contains(record.offset.0)).collect();
+        if !aside.is_empty() {
+            self.quarantine(partition, &aside).map_err(&sql)?;
+            aside.iter().for_each(|record| after.add(record.offset.0, record.offset.0));
+        }
+        if let Some(below) = part.watermark.0.checked_sub(1) {
+            after.add(0, below);
+        }
+        Ok(after)
+    }
+
+    /// One job that is not done yet. `held` are the keys that an earlier job of this write stopped at.
+    fn job(
+        &mut self,
+        partition: Partition,
+        index: usize,
+        job: &mut JobWrite<PostgresStore>,
+        held: &HashSet<JobKey>,
+    ) -> Result<Written, Error> {
+        if held.contains(&job.job.key) {
+            return Ok(failed("an earlier job of its key is not done"));
+        }
+        if let Write::Effect(effect) = &mut job.write {
+            return self.savepoint.run(self.tx, effect);
+        }
+        match &job.write {
+            Write::Nothing | Write::Effect(_) => Ok(Written::Applied),
+            Write::Result(json) => Ok(match self.results.add(index, partition, job, json) {
+                Ok(()) => Written::Applied,
+                Err(why) => failed(why),
+            }),
+            Write::Stop(reason) => {
+                self.savepoint.close(self.tx);
+                stopped::stop(self.tx, self.scope, partition, job, reason).map_err(cannot(DOING))?;
+                Ok(Written::Stopped)
+            }
+        }
+    }
+
+    fn quarantine(&mut self, partition: Partition, records: &[&Quarantined]) -> Result<(), SqlError> {
+        let sql = "INSERT INTO keylane.quarantine (scope, part, \"offset\", key, reason)
+                   SELECT $1, $2, q.* FROM unnest($3::bigint[], $4::bytea[], $5::text[]) AS q
+                   ON CONFLICT (scope, part, \"offset\") DO UPDATE SET key = excluded.key, reason = excluded.reason, at = now()";
+        let offsets: Vec<i64> = records.iter().map(|record| int(record.offset.0)).collect();
+        let keys: Vec<Option<&[u8]>> = records.iter().map(|record| record.key.as_deref()).collect();
+        let reasons: Vec<&str> = records.iter().map(|record| &*record.reason).collect();
+        let params: [Param<'_>; 5] = [
+            (&self.scope.id, Type::INT8),
+            (&count(partition.0), Type::INT4),
+            (&offsets, Type::INT8_ARRAY),
+            (&keys, Type::BYTEA_ARRAY),
+            (&reasons, Type::TEXT_ARRAY),
+        ];
+        self.tx.execute(sql, &params).map(drop)
+    }
+}
+
+fn failed(cause: impl Into<EffectError>) -> Written {
+    Written::EffectFailed(cause.into())
+}
+
+fn take(found: &mut BTreeMap<u32, Ranges>, partition: Partition) -> Ranges {
+    found.remove(&partition.0).unwrap_or_default()
+}

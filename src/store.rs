@@ -1,0 +1,101 @@
+//! From a URL to the store it names: one place that knows which there are.
+
+use std::ops::ControlFlow;
+
+use keylane_consumer::{
+    Error,
+    store::{
+        Act, FenceRow, FencedStore, PartitionOverview, Reset, ResetOrder, ResultRow, ResultsOf, StoreSession,
+        postgres::PostgresStore, sqlite::SqliteStore,
+    },
+};
+use keylane_producer::{GroupName, JobKey, Partition, QueueIdentity, sqlite::Patience};
+
+use crate::{
+    cli::{Global, StoreUrl},
+    exit::Failure,
+};
+
+/// A store, for commands that look and steer. A worker is built on the store's own type.
+pub(crate) enum Store {
+    /// A file.
+    Sqlite(SqliteStore),
+    /// A database.
+    Postgres(PostgresStore),
+}
+
+/// Lets a key go on: its partition, the key, the version that was read.
+pub(crate) type Releasing = Box<dyn FnMut(Partition, &JobKey, u64) -> Result<bool, Error>>;
+
+impl Store {
+    /// The one that the flags name.
+    pub(crate) fn named(global: &Global) -> Result<Self, Failure> {
+        Ok(match global.store()? {
+            StoreUrl::Sqlite(file) => Self::Sqlite(SqliteStore::new(file)),
+            StoreUrl::Postgres(url) => Self::Postgres(PostgresStore::new(url.address()?)),
+        })
+    }
+
+    pub(crate) fn look(
+        &self,
+        queue: &QueueIdentity,
+        group: &GroupName,
+    ) -> Result<Option<Vec<PartitionOverview>>, Error> {
+        match self {
+            Self::Sqlite(store) => store.look(queue, group),
+            Self::Postgres(store) => store.look(queue, group),
+        }
+    }
+
+    pub(crate) fn results(
+        &self,
+        which: &ResultsOf,
+        each: &mut dyn FnMut(ResultRow) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Sqlite(store) => store.results(which, each),
+            Self::Postgres(store) => store.results(which, each),
+        }
+    }
+
+    pub(crate) fn fence_rows(&self) -> Result<Vec<FenceRow>, Error> {
+        match self {
+            Self::Sqlite(store) => store.fence_rows(),
+            Self::Postgres(store) => store.fence_rows(),
+        }
+    }
+
+    pub(crate) fn reset(&self, queue: &QueueIdentity, group: &GroupName, order: &ResetOrder) -> Result<Reset, Error> {
+        match self {
+            Self::Sqlite(store) => store.reset(queue, group, order),
+            Self::Postgres(store) => store.reset(queue, group, order),
+        }
+    }
+
+    pub(crate) fn acts(&self, queue: &QueueIdentity, group: &GroupName) -> Result<Vec<Act>, Error> {
+        match self {
+            Self::Sqlite(store) => store.acts(queue, group),
+            Self::Postgres(store) => store.acts(queue, group),
+        }
+    }
+
+    /// Opens it for the release of keys.
+    pub(crate) fn releasing(&self, queue: &QueueIdentity, group: &GroupName) -> Result<Releasing, Error> {
+        Ok(match self {
+            Self::Sqlite(store) => releasing(store.clone().with_patience(Patience::Patient).open(queue, group)?),
+            Self::Postgres(store) => releasing(store.open(queue, group)?),
+        })
+    }
+
+    /// How far its clock is ahead of this machine's, in milliseconds; none if it has no clock of its own.
+    pub(crate) fn clock_skew(&self) -> Result<Option<i64>, Error> {
+        match self {
+            Self::Sqlite(_) => Ok(None),
+            Self::Postgres(store) => store.clock_skew().map(|(skew, _)| Some(skew)),
+        }
+    }
+}
+
+fn releasing<S: FencedStore>(mut session: impl StoreSession<S> + 'static) -> Releasing {
+    Box::new(move |partition, key, version| session.release_key(partition, key, version))
+}

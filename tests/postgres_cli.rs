@@ -1,0 +1,118 @@
+//! The program on a real Postgres: two workers through an outage, and the operator's way.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+#[allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+mod process;
+
+use std::collections::BTreeMap;
+
+use keylane_testing::postgres::{Options, Server, shared};
+use serde_json::Value;
+
+use process::{Place, wait_until, worker::Worker};
+
+const DONE: &str = r#"echo '{"outcome":"done","result":1}'"#;
+
+/// A queue `jobs` in a file, and a database for its store.
+fn place_and_store(server: &Server) -> (Place, String) {
+    (Place::with_queue(), server.url(&server.database().unwrap()))
+}
+
+/// Two workers, a server that is killed while jobs flow, stays away for a while and comes back.
+#[test]
+fn a_database_that_dies_while_jobs_flow_costs_no_job_and_repeats_none() {
+    let server = Server::start(&Options::default()).unwrap();
+    let (place, store) = place_and_store(&server);
+    let jobs: String = (0..1_500).map(|n| format!("{{\"key\":\"k{}\",\"n\":{n}}}\n", n % 60)).collect();
+    place.write("jobs.ndjson", jobs);
+    place.run(&["enqueue", "jobs.ndjson"]).expect(0);
+    let _workers = ["one", "two"].map(|name| Worker::start(&place, name, &["--store", &store], DONE));
+    let database = store.rsplit('/').next().unwrap();
+    let results = || {
+        let there = server.sql(database, "SELECT to_regclass('keylane.result') IS NOT NULL").is_ok_and(|t| t == "t");
+        if there { server.sql(database, "SELECT count(*) FROM keylane.result").unwrap().parse().unwrap() } else { 0 }
+    };
+    for so_far in [50, 400] {
+        wait_until("some jobs are done", || results() >= so_far);
+        server.kill().unwrap();
+        let away = place.run(&["status", "--store", &store]).expect(7);
+        assert!(away.stderr.contains("connect"), "{}", away.stderr);
+        server.restart().unwrap();
+    }
+    wait_until("all jobs are done", || results() >= 1_500);
+    let lines = place.run(&["results", "--store", &store]).expect(0).stdout;
+    let mut offsets = BTreeMap::<String, Vec<u64>>::new();
+    for line in lines.lines() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        let place = format!("{}", row["partition"]);
+        offsets.entry(place).or_default().push(row["offset"].as_u64().unwrap());
+    }
+    assert_eq!(offsets.values().map(Vec::len).sum::<usize>(), 1_500, "none lost, none twice");
+    // Results of a key are written in the order of its jobs.
+    let disorder = "SELECT count(*) FROM (SELECT finished_at < lag(finished_at) OVER (PARTITION BY part, key ORDER BY \"offset\") AS wrong
+                    FROM keylane.result) AS r WHERE wrong";
+    assert_eq!(server.sql(database, disorder).unwrap(), "0");
+}
+
+#[test]
+fn every_command_takes_a_postgres_store() {
+    let (place, store) = place_and_store(shared());
+    // Before the command: what stands behind `--exec` is the program's.
+    let run = |args: &[&str]| place.run(&[&["--store", &store], args].concat());
+    assert!(run(&["fence", "show"]).expect(0).stdout.contains("no fence yet"));
+    run(&["enqueue", "--one", "good"]).expect(0);
+    run(&["enqueue", "--one", "bad"]).expect(0);
+    let script = r#"while read -r line; do case $line in *bad*) echo '{"outcome":"reject","reason":"no"}';; *) echo '{"outcome":"done","result":{"n":1}}';; esac; done"#;
+    let worked = run(&["work", "--until-empty", "--exec", "sh", "-c", script]).expect(1);
+    assert_eq!(run(&["results"]).expect(0).stdout.lines().count(), 1, "{}{}", worked.stdout, worked.stderr);
+    let status: Value = serde_json::from_str(&run(&["status", "-o", "json"]).expect(0).stdout).unwrap();
+    assert_eq!(status["stopped_keys"][0]["key"], "bad");
+    assert!(status["store_clock_skew_ms"].as_i64().is_some_and(|skew| skew.abs() < 1_000), "{status}");
+    assert!(run(&["retry", "bad"]).expect(0).stdout.contains("released bad"));
+    run(&["fence", "reset", "--why", "a test", "--who", "somebody", "--execute"]).expect(0);
+    assert!(run(&["fence", "log"]).expect(0).stdout.contains("somebody"));
+    let done = r#"while read -r line; do echo '{"outcome":"done","result":2}'; done"#;
+    run(&["work", "--until-empty", "--exec", "sh", "-c", done]).expect(0);
+    assert_eq!(run(&["results"]).expect(0).stdout.lines().count(), 2);
+    let shown = run(&["fence", "show"]).expect(0).stdout;
+    assert!(!shown.contains("epoch"), "{shown}");
+}
+
+#[test]
+fn the_demo_holds_on_postgres_and_leaves_nothing_behind() {
+    let (place, store) = place_and_store(shared());
+    let ended = place.run(&["demo", "-o", "json", "--store", &store]);
+    let verdict = ended.stdout.lines().last().unwrap_or_default();
+    assert_eq!(ended.code, Some(0), "{}\n{}", ended.stdout, ended.stderr);
+    assert!(verdict.contains(r#""verdict":"held""#) && verdict.contains(r#""stale_landed":0"#), "{verdict}");
+    let database = store.rsplit('/').next().unwrap();
+    let left = "SELECT (SELECT count(*) FROM keylane.scope) + (SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'keylane_demo%')";
+    assert_eq!(shared().sql(database, left).unwrap(), "0");
+}
+
+/// The twin of [`the_demo_holds_on_postgres_and_leaves_nothing_behind`].
+#[test]
+fn without_the_fence_the_demo_breaks_on_postgres() {
+    let (place, store) = place_and_store(shared());
+    let ended = place.run(&["demo", "--no-fence", "-o", "json", "--store", &store]);
+    let verdict = ended.stdout.lines().last().unwrap_or_default();
+    assert_eq!(ended.code, Some(1), "{}\n{}", ended.stdout, ended.stderr);
+    assert!(verdict.contains(r#""verdict":"broken""#), "{verdict}");
+}
+
+#[test]
+fn a_password_in_the_store_s_url_is_refused_and_not_repeated() {
+    let place = Place::with_queue();
+    let url = "postgres://ann:s3cret@127.0.0.1/shop";
+    for args in [
+        &["status", "--store", url][..],
+        &["work", "--builtin", "discard", "--store", url],
+        &["config", "show", "--store", url],
+    ] {
+        let ended = place.run(args);
+        let told = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(!told.contains("s3cret"), "{args:?}: {told}");
+        assert!(args[0] == "config" || (ended.code != Some(0) && told.contains("password")), "{args:?}: {told}");
+    }
+}
