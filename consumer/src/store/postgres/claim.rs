@@ -18,7 +18,7 @@ use super::{
 use crate::{
     error::{Detail, Error},
     fence::FenceToken,
-    store::{Candidate, ClaimError, ClaimRefused, Claimed},
+    store::{Candidate, ClaimError, ClaimRefused, Claimed, rule},
 };
 
 pub(super) fn claim(session: &mut PostgresSession, candidate: &Candidate) -> Result<Claimed, ClaimError> {
@@ -77,12 +77,15 @@ struct FenceRow {
     closed: bool,
     clean: bool,
     handed_over: bool,
+    /// Epoch and generation of the newest claim that announced itself.
+    announced: (i64, i64),
 }
 
 impl FenceRow {
     fn lock(tx: &mut Transaction<'_>, scope: &Scope, partition: Partition) -> Result<Option<Self>, SqlError> {
-        let sql = "SELECT epoch, gen, owner, claim, closed, clean, handed_over
-                   FROM keylane.fence WHERE scope = $1 AND part = $2 FOR UPDATE";
+        let sql = "SELECT f.epoch, f.gen, f.owner, f.claim, f.closed, f.clean, f.handed_over, i.epoch, i.gen
+                   FROM keylane.fence AS f JOIN keylane.fence_intent AS i USING (scope, part)
+                   WHERE f.scope = $1 AND f.part = $2 FOR UPDATE OF f";
         let rows = tx.query(sql, &[(&scope.id, Type::INT8), (&count(partition.0), Type::INT4)])?;
         Ok(rows.first().map(|row| Self {
             epoch: row.get(0),
@@ -92,26 +95,25 @@ impl FenceRow {
             closed: row.get(4),
             clean: row.get(5),
             handed_over: row.get(6),
+            announced: (row.get(7), row.get(8)),
         }))
     }
 
     /// Whether the row is this candidate's to take, and if so whether it has taken it before: then the answer was lost.
     fn decide(&self, candidate: &Candidate, scope: &Scope, rules: &Rules) -> Result<bool, ClaimRefused> {
-        let mine = int(candidate.generation.get());
-        if self.epoch != scope.epoch {
-            return Err(ClaimRefused::OtherEpoch);
+        let row = rule::Row {
+            epoch: uint(self.epoch),
+            generation: uint(self.generation),
+            owner: self.owner.as_str(),
+            claim: uint(self.claim),
+            closed: self.closed,
+            announced: rules.intends().then(|| (uint(self.announced.0), uint(self.announced.1))),
+        };
+        let (epoch, generation) = (uint(scope.epoch), candidate.generation.get());
+        match row.decide(&rule::Claimant { epoch, generation, owner: candidate.owner.as_str() }) {
+            Err(ClaimRefused::EqualGeneration) if rules.equal_generation_wins() => Ok(false),
+            decided => decided.map(|won| won == rule::Won::Again),
         }
-        if self.closed {
-            return Err(ClaimRefused::Closed);
-        }
-        if self.generation > mine {
-            return Err(ClaimRefused::RowAhead);
-        }
-        let again = self.generation == mine && self.owner == candidate.owner.as_str();
-        if self.generation == mine && !again && !rules.equal_generation_wins() {
-            return Err(ClaimRefused::EqualGeneration);
-        }
-        Ok(again)
     }
 }
 

@@ -199,8 +199,8 @@ impl Scene {
     fn latest_of_those_that_stayed(&self, since: BootTime) -> f64 {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let of_partition = |(partition, ran): (&u32, &Vec<Ran>)| {
-            let ran: Vec<&Ran> = ran.iter().filter(|ran| ran.at >= since).collect();
-            let stayed = ran.first().is_some_and(|first| ran.iter().all(|ran| ran.worker == first.worker));
+            let (before, ran) = ran.split_at(ran.partition_point(|ran| ran.at < since));
+            let stayed = before.last().is_some_and(|last| ran.iter().all(|ran| ran.worker == last.worker));
             let late =
                 |ran: &&Ran| log.seen.get(&(*partition, ran.offset)).map(|seen| ran.at.since(*seen).as_secs_f64());
             if stayed { ran.iter().filter_map(late).fold(0.0, f64::max) } else { 0.0 }
