@@ -202,7 +202,7 @@ impl Scene {
             let (before, ran) = ran.split_at(ran.partition_point(|ran| ran.at < since));
             let stayed = before.last().is_some_and(|last| ran.iter().all(|ran| ran.worker == last.worker));
             let late =
-                |ran: &&Ran| log.seen.get(&(*partition, ran.offset)).map(|seen| ran.at.since(*seen).as_secs_f64());
+                |ran: &Ran| log.seen.get(&(*partition, ran.offset)).map(|seen| ran.at.since(*seen).as_secs_f64());
             if stayed { ran.iter().filter_map(late).fold(0.0, f64::max) } else { 0.0 }
         };
         log.ran.iter().map(of_partition).fold(0.0, f64::max)
