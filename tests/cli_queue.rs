@@ -96,8 +96,8 @@ fn a_folder_without_rights_is_refused() {
 #[test]
 fn usage_errors_end_with_2_and_say_what_there_is() {
     let place = Place::new();
-    let later = ["queue", "list", "--store", "postgres://host/db"];
-    place.run(&later).expect(2).says(&["not in this version", "sqlite:FILE"]);
+    let unknown = ["queue", "list", "--store", "redis://host"];
+    place.run(&unknown).expect(2).says(&["sqlite:FILE", "postgres://USER@HOST/DATABASE"]);
     place.run(&["queue", "list", "--broker", "redis://host"]).expect(2).says(&["sqlite:FILE", "kafka://HOST:PORT"]);
     place.run(&["queue", "list", "--broker", "kafka://a:0"]).expect(2).says(&["1 to 65535"]);
     place.run(&["queue", "create", "jobs", "--partitions", "0"]).expect(2).says(&["1 to 4096"]);
