@@ -73,7 +73,8 @@ fn marked() -> (Place, Worker) {
     let worker = Worker::start(&place, "worker-1", &["--session-timeout", "10m"], answer);
     wait_until("it held, finished and stopped", || {
         let seen = place.run(&["status", "-o", "json"]).expect(0).json();
-        seen["snapshot"]["totals"]["held"] == 2 && seen["snapshot"]["totals"]["lag_jobs"] == 2
+        let stopped = seen["stopped_keys"].as_array().is_some_and(|keys| keys.len() == 1);
+        seen["snapshot"]["totals"]["held"] == 2 && seen["snapshot"]["totals"]["lag_jobs"] == 2 && stopped
     });
     let rows = rusqlite::Connection::open(place.path().join("keylane.db")).unwrap();
     rows.busy_timeout(std::time::Duration::from_secs(30)).unwrap();

@@ -25,6 +25,9 @@ use crate::{
     record::Record,
 };
 
+/// How many things that have come are served at once: reports, and errors that name a reason.
+const SERVED: usize = 32;
+
 /// While there is nothing else to do than to wait for reports.
 const TURN: Duration = Duration::from_millis(1);
 
@@ -104,20 +107,26 @@ impl Sender {
         patiently(limit, self.context(), what, || self.turn(), || ask(self.client()))
     }
 
-    /// Serves one thing that has come, and waits a moment. (rust-rdkafka rounds what is left of a limit down to whole
-    /// milliseconds: a poll of one millisecond spins all the while, and takes a processor from whom it waits for.)
+    /// Serves what has come, and waits a moment.
     fn turn(&self) {
-        self.producer.poll(Duration::ZERO);
+        self.serve();
         std::thread::park_timeout(TURN);
     }
 
     /// The same while reports are awaited: waits only if none came.
     fn await_report(&self, reports: &Reports) {
         let pending = reports.lock().pending;
-        self.producer.poll(Duration::ZERO);
+        self.serve();
         if reports.lock().pending == pending {
             std::thread::park_timeout(TURN);
         }
+    }
+
+    /// A poll without a limit serves one thing at most, and does not tell whether it did. (One with a limit is no better:
+    /// rust-rdkafka rounds what is left of it down to whole milliseconds, so it spins all through the last one, and takes a
+    /// processor from whom it waits for.)
+    fn serve(&self) {
+        (0..SERVED).for_each(|_| self.producer.poll(Duration::ZERO));
     }
 
     /// Sends, and waits for the broker's word on each.
