@@ -25,10 +25,7 @@ use crate::{
     record::Record,
 };
 
-/// How many things that have come are served at once: reports, and errors that name a reason.
-const SERVED: usize = 32;
-
-/// While there is nothing else to do than to wait for reports.
+/// While there is nothing else to do than to wait for reports. A poll of the client lasts as long as it is told.
 const TURN: Duration = Duration::from_millis(1);
 
 /// Before it knows the broker, the client takes a record's framing for larger than it is. How large a record may be is
@@ -104,29 +101,7 @@ impl Sender {
         what: &str,
         mut ask: impl FnMut(&Client<KafkaContext>) -> Result<T, KafkaError>,
     ) -> Result<T, Error> {
-        patiently(limit, self.context(), what, || self.turn(), || ask(self.client()))
-    }
-
-    /// Serves what has come, and waits a moment.
-    fn turn(&self) {
-        self.serve();
-        std::thread::park_timeout(TURN);
-    }
-
-    /// The same while reports are awaited: waits only if none came.
-    fn await_report(&self, reports: &Reports) {
-        let pending = reports.lock().pending;
-        self.serve();
-        if reports.lock().pending == pending {
-            std::thread::park_timeout(TURN);
-        }
-    }
-
-    /// A poll without a limit serves one thing at most, and does not tell whether it did. (One with a limit is no better:
-    /// rust-rdkafka rounds what is left of it down to whole milliseconds, so it spins all through the last one, and takes a
-    /// processor from whom it waits for.)
-    fn serve(&self) {
-        (0..SERVED).for_each(|_| self.producer.poll(Duration::ZERO));
+        patiently(limit, self.context(), what, || self.producer.poll(TURN), || ask(self.client()))
     }
 
     /// Sends, and waits for the broker's word on each.
@@ -192,7 +167,7 @@ impl Sender {
             }
             other => other.map(|()| true),
         };
-        if patiently(PATIENCE, self.context(), what, || self.turn(), attempt)? {
+        if patiently(PATIENCE, self.context(), what, || self.producer.poll(TURN), attempt)? {
             return Ok(());
         }
         let error = last.take().map_or(KafkaError::Canceled, KafkaError::Transaction);
@@ -217,7 +192,7 @@ impl Sender {
             while let Err((error, back)) = self.producer.send(message) {
                 if error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull) {
                     // It has room again when reports come; each comes within `message.timeout.ms`.
-                    self.await_report(&reports);
+                    self.producer.poll(TURN);
                     message = back;
                 } else {
                     let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown);
@@ -228,7 +203,7 @@ impl Sender {
         }
         let mut purged = false;
         while reports.lock().pending > 0 {
-            self.await_report(&reports);
+            self.producer.poll(TURN);
             if reports.lock().failed && !purged {
                 // Followers of a record that failed: the fewer of them land, the better is the order when all are sent again.
                 self.producer.purge(PurgeConfig::default().queue());
