@@ -207,6 +207,7 @@ const OURS: &str = "Keylane decides it";
 const ADDRESS: &str = "the address says it";
 const FLAGS: &str = "a flag says it";
 const PROGRESS: &str = "progress is committed only when it is in the store";
+const IN_FLIGHT: &str = "more than one at a time can lose an acknowledged job while a leader changes";
 const PROOF: &str = "receipts mean that every copy in sync has the job";
 
 /// Properties that would break a rule, and the rule.
@@ -236,8 +237,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("acks", PROOF),
     ("request.required.acks", PROOF),
     ("enable.idempotence", "without it a broken connection doubles or reorders jobs"),
-    ("max.in.flight", "more than 5 can reorder jobs"),
-    ("max.in.flight.requests.per.connection", "more than 5 can reorder jobs"),
+    ("max.in.flight", IN_FLIGHT),
+    ("max.in.flight.requests.per.connection", IN_FLIGHT),
     ("enable.gapless.guarantee", OURS),
     ("transactional.id", OURS),
     ("message.max.bytes", "it follows from the largest job"),

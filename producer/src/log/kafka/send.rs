@@ -25,7 +25,10 @@ use crate::{
     record::Record,
 };
 
-/// While there is nothing else to do than to wait for reports. A poll of the client lasts as long as it is told.
+/// How many things that have come are served at once: reports, and errors that name a reason.
+const SERVED: usize = 32;
+
+/// While there is nothing else to do than to wait for reports.
 const TURN: Duration = Duration::from_millis(1);
 
 /// Before it knows the broker, the client takes a record's framing for larger than it is. How large a record may be is
@@ -34,6 +37,11 @@ const MARGIN: usize = 64 << 10;
 
 /// What is batched together stays below what brokers take; a record alone may be larger than this.
 const BATCH: usize = 1_000_000;
+
+/// Requests on their way to a broker. A broker that does not know a producer yet takes its first batch whatever its number
+/// (KAFKA-15591). Were two on their way when it became the leader, it could refuse the first and take the second, and the client
+/// would count the first as written: the job would be lost although it was acknowledged (`docs/decisions/0010`).
+const IN_FLIGHT: u8 = 1;
 
 /// What a producer is for.
 #[derive(Clone, Copy)]
@@ -56,7 +64,12 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn open(settings: &KafkaSettings, kind: Kind<'_>) -> Result<Self, Error> {
+        Self::with(settings, kind, IN_FLIGHT)
+    }
+
+    fn with(settings: &KafkaSettings, kind: Kind<'_>, in_flight: u8) -> Result<Self, Error> {
         let mut config = settings.config();
+        config.set("max.in.flight", in_flight.to_string());
         config.set("acks", "all");
         config.set("enable.idempotence", if matches!(kind, Kind::Asking) { "false" } else { "true" });
         config.set("message.max.bytes", (LARGEST_BATCH + MARGIN).to_string());
@@ -101,7 +114,29 @@ impl Sender {
         what: &str,
         mut ask: impl FnMut(&Client<KafkaContext>) -> Result<T, KafkaError>,
     ) -> Result<T, Error> {
-        patiently(limit, self.context(), what, || self.producer.poll(TURN), || ask(self.client()))
+        patiently(limit, self.context(), what, || self.turn(), || ask(self.client()))
+    }
+
+    /// Serves what has come, and waits a moment.
+    fn turn(&self) {
+        self.serve();
+        std::thread::park_timeout(TURN);
+    }
+
+    /// The same while reports are awaited: waits only if none came.
+    fn await_report(&self, reports: &Reports) {
+        let pending = reports.lock().pending;
+        self.serve();
+        if reports.lock().pending == pending {
+            std::thread::park_timeout(TURN);
+        }
+    }
+
+    /// A poll without a limit serves one thing at most, and does not tell whether it did. (One with a limit is no better:
+    /// rust-rdkafka rounds what is left of it down to whole milliseconds, so it spins all through the last one, and takes a
+    /// processor from whom it waits for.)
+    fn serve(&self) {
+        (0..SERVED).for_each(|_| self.producer.poll(Duration::ZERO));
     }
 
     /// Sends, and waits for the broker's word on each.
@@ -167,7 +202,7 @@ impl Sender {
             }
             other => other.map(|()| true),
         };
-        if patiently(PATIENCE, self.context(), what, || self.producer.poll(TURN), attempt)? {
+        if patiently(PATIENCE, self.context(), what, || self.turn(), attempt)? {
             return Ok(());
         }
         let error = last.take().map_or(KafkaError::Canceled, KafkaError::Transaction);
@@ -192,7 +227,7 @@ impl Sender {
             while let Err((error, back)) = self.producer.send(message) {
                 if error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull) {
                     // It has room again when reports come; each comes within `message.timeout.ms`.
-                    self.producer.poll(TURN);
+                    self.await_report(&reports);
                     message = back;
                 } else {
                     let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown);
@@ -203,7 +238,7 @@ impl Sender {
         }
         let mut purged = false;
         while reports.lock().pending > 0 {
-            self.producer.poll(TURN);
+            self.await_report(&reports);
             if reports.lock().failed && !purged {
                 // Followers of a record that failed: the fewer of them land, the better is the order when all are sent again.
                 self.producer.purge(PurgeConfig::default().queue());
@@ -348,3 +383,6 @@ impl ProducerContext for KafkaContext {
         pending.reports.enter(pending.index, report);
     }
 }
+
+#[cfg(test)]
+mod tests;

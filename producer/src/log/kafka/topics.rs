@@ -104,6 +104,11 @@ pub(super) fn create(
             }
         }
     })?;
+    for partition in 0..spec.partitions.0.get().cast_signed() {
+        // A leader that has not heard of it yet could refuse the first batch of a producer and take the second.
+        let what = format!("queue '{name}' was made and its partition {partition} does not answer");
+        sender.ask(&what, |client| client.fetch_watermarks(name, partition, LOOK))?;
+    }
     Ok(QueueIdentity {
         cluster: cluster.into(),
         name: spec.name.clone(),
