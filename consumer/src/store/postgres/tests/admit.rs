@@ -203,7 +203,7 @@ fn what_is_no_fence_and_what_is_not_read_committed_is_refused_by_name() {
     );
     // Another job's place with this job's digest.
     let (one, other) = (good.as_bytes(), pass(&a, 1).into_bytes());
-    let mixed = [&other[..other.len() - 40], &one[one.len() - 40..]].concat();
+    let mixed = [&other[..other.len() - 36], &one[one.len() - 36..]].concat();
     refused(handle(&store, std::str::from_utf8(&mixed).unwrap(), "mixed", || {}), "KL001");
     for isolation in ["REPEATABLE READ", "SERIALIZABLE"] {
         let text = format!("BEGIN ISOLATION LEVEL {isolation}; SELECT keylane.admit('{good}'); COMMIT");
