@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use crate::{
     error::Error,
-    fence::{Fence, FenceToken, Fenced, Generation, Owner},
+    fence::{Fence, FenceToken, Fenced, Generation, Owner, Pass},
 };
 
 mod fence_rows;
@@ -139,6 +139,8 @@ pub struct Candidate {
 pub struct Claimed {
     /// What every write must match.
     pub token: FenceToken,
+    /// What handlers' own transactions show to the store, if it takes that from them.
+    pub pass: Option<Pass>,
     /// What is done already: skip exactly this.
     pub done: Progress,
     /// Keys that stopped and were not released.

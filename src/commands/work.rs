@@ -42,7 +42,7 @@ pub(crate) fn run(args: &WorkArgs, global: &Global, output: &mut Output) -> Resu
         }
         Some(Builtin::Discard) => work(builtin::Discard, settings, args.assignor, global, reporter)?,
         None => {
-            let handler = ChildHandler::new(settings::child(args)?)?;
+            let handler = ChildHandler::new(settings::child(args, &global.store()?)?)?;
             // A program that is not there is found before the group waits for this worker.
             handler.check()?;
             work(handler, settings, args.assignor, global, reporter)?

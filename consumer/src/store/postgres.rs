@@ -12,6 +12,7 @@
 //! | `scope` | a queue and group, pinned | scope, queue, group_name, cluster, incarnation, partitions, hash, epoch |
 //! | `fence`, `fence_intent` | a partition's owner; who comes next | scope, part, epoch, gen, owner, claim, worker, ... |
 //! | `marker` | a range of finished offsets | scope, part, first, last |
+//! | `admitted` | a job that a handler's own transaction did | scope, part, offset, at, by_role |
 //! | `stopped` | a key that stands still | scope, part, key, offset, job_id, attempts, rule, reason, released |
 //! | `suspect`, `quarantine` | a job that ran when its worker died; a record that is no job | scope, part, offset, ... |
 //! | `refused`, `audit` | what a stale worker tried; what an operator did | worker, writes, jobs; who, act, why |
@@ -33,6 +34,7 @@ use crate::{
 };
 
 mod address;
+mod admitted;
 mod check;
 mod claim;
 mod effect;

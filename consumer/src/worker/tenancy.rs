@@ -6,7 +6,7 @@ use keylane_producer::{JobKey, Offset};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    fence::{Fence, Lease},
+    fence::{Fence, Lease, Pass},
     lanes::Tenure,
     store::{Claimed, Progress},
     watermark::Watermark,
@@ -15,6 +15,7 @@ use crate::{
 pub(crate) struct Tenancy {
     pub(crate) tenure: Tenure,
     pub(crate) fence: Arc<Fence>,
+    pub(crate) pass: Option<Pass>,
     pub(crate) watermark: Watermark,
     /// Cancels what runs when the tenure ends.
     pub(crate) cancel: CancellationToken,
@@ -49,7 +50,7 @@ impl Tenancy {
         lease: &Arc<Lease>,
         window: usize,
     ) -> Self {
-        let Claimed { token, done, stopped, clean, suspects } = claimed;
+        let Claimed { token, pass, done, stopped, clean, suspects } = claimed;
         let committed = committed.filter(|_| !done.anew || done.floor > 0);
         let start = if done == Progress::default() { committed.unwrap_or(Offset(0)) } else { Offset(done.floor) };
         // After an owner that handed over only those that an earlier one died of.
@@ -58,6 +59,7 @@ impl Tenancy {
         Self {
             tenure,
             fence: Fence::raise(partition, token, Arc::clone(lease)),
+            pass,
             watermark: Watermark::starting_at(start),
             cancel: CancellationToken::new(),
             committed,
@@ -110,7 +112,7 @@ mod tests {
 
     fn taken_over(clean: bool, suspects: Vec<(Offset, u32)>) -> Tenancy {
         let token = FenceToken::minted(1, Generation::new(1).unwrap(), 1);
-        let claimed = Claimed { token, done: Progress::default(), stopped: Vec::new(), clean, suspects };
+        let claimed = Claimed { token, pass: None, done: Progress::default(), stopped: Vec::new(), clean, suspects };
         let lease = Lease::new(Clock::by_hand(), Duration::from_secs(1));
         Tenancy::begin(Tenure(1), claimed, None, Partition(0), &lease, 100)
     }
@@ -119,7 +121,7 @@ mod tests {
     fn the_group_says_where_to_begin_only_where_the_store_knows_nothing_of_this_making_of_the_queue() {
         let begun = |done| {
             let token = FenceToken::minted(1, Generation::new(1).unwrap(), 1);
-            let claimed = Claimed { token, done, stopped: Vec::new(), clean: true, suspects: Vec::new() };
+            let claimed = Claimed { token, pass: None, done, stopped: Vec::new(), clean: true, suspects: Vec::new() };
             let lease = Lease::new(Clock::by_hand(), Duration::from_secs(1));
             let tenancy = Tenancy::begin(Tenure(1), claimed, Some(Offset(7)), Partition(0), &lease, 100);
             (tenancy.watermark.position(), tenancy.to_commit())

@@ -19,6 +19,7 @@ use crate::{
     },
 };
 
+mod admit;
 mod cut;
 mod failing;
 mod frozen;

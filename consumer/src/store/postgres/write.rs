@@ -7,7 +7,7 @@
 //! 4. An error leaves the batch whole.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     ops::Range,
 };
 
@@ -16,12 +16,13 @@ use tokio_postgres::types::Type;
 
 use super::{
     PostgresSession, PostgresStore,
+    admitted::Joined,
     check::{self, Lock},
     count,
     effect::Savepoint,
     fault::{Kind, SqlError, cannot},
     int,
-    markers::{self, Change, Reach},
+    markers::{Change, Found, Reach, clear_suspects},
     refused,
     results::NewResults,
     scope::Scope,
@@ -162,6 +163,7 @@ struct Writer<'s, 'w> {
     savepoint: Savepoint,
     results: NewResults,
     change: Change,
+    joined: Joined,
 }
 
 /// A partition of the batch in this transaction.
@@ -169,11 +171,20 @@ struct Part {
     first: usize,
     jobs: Range<usize>,
     before: Ranges,
+    /// Done by their handlers' own transactions, and in no marker yet.
+    admitted: BTreeSet<u64>,
 }
 
 impl<'s, 'w> Writer<'s, 'w> {
     fn new(tx: &'s mut Transaction<'w>, scope: &'s Scope) -> Self {
-        Self { tx, scope, savepoint: Savepoint::default(), results: NewResults::default(), change: Change::default() }
+        Self {
+            tx,
+            scope,
+            savepoint: Savepoint::default(),
+            results: NewResults::default(),
+            change: Change::default(),
+            joined: Joined::default(),
+        }
     }
 
     /// All of the span that is not left out. `Committed` stands for: as far as this goes.
@@ -188,15 +199,18 @@ impl<'s, 'w> Writer<'s, 'w> {
             };
             reach.add(part.fence.partition(), part.watermark.0, offsets().min().zip(offsets().max()));
         }
-        let (mut found, suspected) = reach.read(self.tx, self.scope).map_err(&sql)?;
+        let Found { mut markers, mut admitted, suspected } = reach.read(self.tx, self.scope).map_err(&sql)?;
         for (at, part) in batch.iter_mut().enumerate() {
             if plan.is_fenced(at) {
                 continue;
             }
             let (first, jobs) = plan.within(at, span);
-            let before = take(&mut found, part.fence.partition());
-            let after = self.partition(part, plan, &Part { first, jobs, before: before.clone() })?;
-            self.change.add(part.fence.partition(), &before, &after);
+            let partition = part.fence.partition();
+            let (before, admitted) = (take(&mut markers, partition), admitted.take(partition));
+            let place = Part { first, jobs, before, admitted };
+            let after = self.partition(part, plan, &place)?;
+            self.change.add(partition, &place.before, &after);
+            self.joined.add(partition, &place.admitted, &after);
         }
         self.savepoint.close(self.tx);
         match self.results.insert(self.tx, self.scope) {
@@ -209,10 +223,11 @@ impl<'s, 'w> Writer<'s, 'w> {
             Err(fault) if fault.kind() == Kind::Data => return Ok(Turn::Refused(fault)),
             Err(fault) => return Err(sql(fault)),
         }
+        self.joined.delete(self.tx, self.scope).map_err(&sql)?;
         if !self.change.is_empty() {
             self.change.write(self.tx, self.scope)?;
             if suspected {
-                markers::clear_suspects(self.tx, self.scope, &reach.parts).map_err(&sql)?;
+                clear_suspects(self.tx, self.scope, &reach.parts).map_err(&sql)?;
             }
         }
         Ok(Turn::Committed)
@@ -236,6 +251,9 @@ impl<'s, 'w> Writer<'s, 'w> {
             } else if plan.is_struck(index) {
                 held.insert(job.job.key.clone());
                 continue;
+            } else if place.admitted.contains(&job.offset.0) {
+                after.add(job.offset.0, job.offset.0);
+                self.admitted(partition, index, job)
             } else {
                 self.job(partition, index, job, &held)?
             };
@@ -255,6 +273,19 @@ impl<'s, 'w> Writer<'s, 'w> {
             after.add(0, below);
         }
         Ok(after)
+    }
+
+    /// One job that its handler's own transaction did. What the handler answered beside is kept; an effect, or a reason to
+    /// stop the key, comes too late.
+    fn admitted(&mut self, partition: Partition, index: usize, job: &JobWrite<PostgresStore>) -> Written {
+        match &job.write {
+            Write::Nothing => Written::Applied,
+            Write::Result(json) => match self.results.add(index, partition, job, json) {
+                Ok(()) => Written::Applied,
+                Err(_) => Written::AlreadyDone,
+            },
+            Write::Effect(_) | Write::Stop(_) => Written::AlreadyDone,
+        }
     }
 
     /// One job that is not done yet. `held` are the keys that an earlier job of this write stopped at.

@@ -190,6 +190,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             partition: ticket.partition,
             offset: ticket.offset,
             attempt: run.attempt,
+            pass: tenancy.pass.clone(),
             cancel: tenancy.cancel.clone(),
         };
         self.runner.start(ticket, context, Arc::clone(&tenancy.fence));

@@ -64,6 +64,7 @@ pub(super) fn job(payload: &[u8]) -> JobContext {
         partition: Partition(0),
         offset: Offset(0),
         attempt: Attempt::FIRST,
+        pass: None,
         cancel: CancellationToken::new(),
     }
 }
