@@ -44,7 +44,7 @@ pub(super) fn claim(session: &mut PostgresSession, candidate: &Candidate) -> Res
     let claimed = Claimed {
         token: FenceToken::minted(uint(row.epoch), candidate.generation, uint(minted)),
         done: markers::progress(&mut tx, scope, partition).map_err(&sql)?,
-        stopped: stopped::standing(&mut tx, scope, partition)?,
+        stopped: stopped::of(&mut tx, scope, partition)?,
         clean,
         suspects: suspects(&mut tx, scope, partition).map_err(&sql)?,
     };

@@ -31,7 +31,7 @@ pub(super) fn claim(session: &mut SqliteSession, candidate: &Candidate) -> Resul
     let claimed = Claimed {
         token: FenceToken::minted(uint(row.epoch), candidate.generation, uint(minted)),
         done: markers::progress(&tx, ours, scope, partition).map_err(&sql)?,
-        stopped: stopped::standing(&tx, ours, scope, partition)?,
+        stopped: stopped::all(&tx, ours, scope, partition)?,
         clean,
         suspects: suspects(&tx, ours, scope, partition).map_err(&sql)?,
     };
