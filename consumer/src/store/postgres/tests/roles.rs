@@ -71,7 +71,7 @@ fn each_role_can_do_its_work_and_no_more() {
     assert!(person.release_key(P0, &stopped.key, stopped.version).unwrap());
     assert_eq!(operator.fence_rows().unwrap().len(), 4);
     operator.reset(&queue(), &group(), &order).unwrap();
-    assert_eq!(operator.acts(&queue(), &group()).unwrap().len(), 1);
+    assert_eq!(operator.acts(&queue(), &group()).unwrap().len(), 2);
 }
 
 /// The net under all: outside of our transactions, the role of the workers writes nothing.
