@@ -6,6 +6,7 @@ pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod enqueue;
 pub(crate) mod fence;
+pub(crate) mod parked;
 pub(crate) mod queue;
 pub(crate) mod results;
 pub(crate) mod retry;

@@ -69,7 +69,7 @@ pub(crate) struct WorkArgs {
     #[arg(help_heading = "Running jobs", value_parser = bytes)]
     pub(crate) answer_limit: u64,
 
-    /// Tries of a job in all; after the last its key stops until 'keylane retry'
+    /// Tries of a job in all; after the last it is parked with its followers until 'keylane parked replay'
     #[arg(long, env = "KEYLANE_ATTEMPTS", hide_env_values = true, value_name = "N", default_value_t = 5)]
     #[arg(help_heading = "When a try fails", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) attempts: u32,

@@ -1,6 +1,9 @@
 //! One tenure of one partition, while it lasts: its fence, its watermark, what earlier owners left.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use keylane_producer::{JobKey, Offset};
 use tokio_util::sync::CancellationToken;
@@ -25,9 +28,9 @@ pub(crate) struct Tenancy {
     pub(crate) end: Offset,
     /// What earlier owners have done above the start.
     done: Progress,
-    /// Rows of stopped keys, by the version that was read.
-    pub(crate) stopped: HashMap<JobKey, u64>,
-    /// Rows to remove with the next write, since their keys run again.
+    /// Keys that are parked.
+    pub(crate) parked: HashSet<JobKey>,
+    /// Rows to remove with the next write, since their lines were empty when a person wanted them run.
     pub(crate) resumed: Vec<(JobKey, u64)>,
     pub(crate) suspicion: Option<Suspicion>,
 }
@@ -65,7 +68,7 @@ impl Tenancy {
             committed,
             end: start,
             done,
-            stopped: stopped.into_iter().map(|s| (s.key, s.version)).collect(),
+            parked: stopped.into_iter().map(|stopped| stopped.key).collect(),
             resumed: Vec::new(),
             suspicion: suspected.then(|| Suspicion { below, deaths: suspects.into_iter().collect() }),
         }
@@ -83,7 +86,7 @@ impl Tenancy {
         self.committed.is_none_or(|committed| committed < watermark).then_some(watermark)
     }
 
-    /// Its key stopped: if a person releases it, it begins anew.
+    /// Its key is parked: if a person has its line run, it begins anew.
     pub(crate) fn acquit(&mut self, offset: Offset) {
         if let Some(suspicion) = &mut self.suspicion {
             suspicion.deaths.remove(&offset);
@@ -151,6 +154,6 @@ mod tests {
         let mut tenancy = taken_over(true, vec![(Offset(7), 2)]);
         assert_eq!([0, 7, 99].map(|o| tenancy.deaths(Offset(o))), [None, Some(2), None]);
         tenancy.acquit(Offset(7));
-        assert_eq!(tenancy.deaths(Offset(7)), None, "its key was stopped, and released");
+        assert_eq!(tenancy.deaths(Offset(7)), None, "its key was parked");
     }
 }

@@ -49,8 +49,11 @@ impl Joined {
         if self.parts.is_empty() {
             return Ok(());
         }
+        // The marker of one that waits in a line says that it waits there, so its row is all that says that it is done.
         let sql = "DELETE FROM keylane.admitted AS a USING unnest($2::int[], $3::bigint[]) AS j (part, place)
-                   WHERE a.scope = $1 AND a.part = j.part AND a.\"offset\" = j.place";
+                   WHERE a.scope = $1 AND a.part = j.part AND a.\"offset\" = j.place
+                     AND NOT EXISTS (SELECT FROM keylane.parked AS p
+                                     WHERE p.scope = a.scope AND p.part = a.part AND p.\"offset\" = a.\"offset\")";
         let params: [Param<'_>; 3] =
             [(&scope.id, Type::INT8), (&self.parts, Type::INT4_ARRAY), (&self.offsets, Type::INT8_ARRAY)];
         tx.execute(sql, &params).map(drop)

@@ -46,7 +46,7 @@ pub(super) fn claim(session: &mut PostgresSession, candidate: &Candidate) -> Res
         token,
         pass: Some(Pass::minted(scope.id, partition, token, &candidate.owner)),
         done: markers::progress(&mut tx, scope, partition).map_err(&sql)?,
-        stopped: stopped::standing(&mut tx, scope, partition)?,
+        stopped: stopped::of(&mut tx, scope, partition)?,
         clean,
         suspects: suspects(&mut tx, scope, partition).map_err(&sql)?,
     };

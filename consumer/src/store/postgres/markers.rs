@@ -207,11 +207,13 @@ impl Change {
     }
 }
 
-/// A job that is done is suspected no more.
+/// A job that is done is suspected no more; one in a line may run again.
 pub(super) fn clear_suspects(tx: &mut Transaction<'_>, scope: &Scope, parts: &[i32]) -> Result<(), SqlError> {
     let sql = "DELETE FROM keylane.suspect AS s WHERE scope = $1 AND part = ANY ($2) AND s.\"offset\" <=
                    (SELECT last FROM keylane.marker AS m
                     WHERE m.scope = s.scope AND m.part = s.part AND m.first <= s.\"offset\"
-                    ORDER BY m.first DESC LIMIT 1)";
+                    ORDER BY m.first DESC LIMIT 1)
+               AND NOT EXISTS (SELECT FROM keylane.parked AS p
+                               WHERE p.scope = s.scope AND p.part = s.part AND p.\"offset\" = s.\"offset\")";
     tx.execute(sql, &[(&scope.id, Type::INT8), (&parts, Type::INT4_ARRAY)]).map(drop)
 }

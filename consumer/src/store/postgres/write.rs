@@ -23,6 +23,7 @@ use super::{
     fault::{Kind, SqlError, cannot},
     int,
     markers::{Change, Found, Reach, clear_suspects},
+    parked::{self, NewParked},
     refused,
     results::NewResults,
     scope::Scope,
@@ -33,8 +34,11 @@ use crate::{
     error::Error,
     fence::FenceToken,
     store::{
-        EffectError, JobWrite, PartitionWrite, PartitionWritten, Quarantined, Write, Written, plan::Plan,
-        ranges::Ranges, refused::Refusal,
+        EffectError, JobWrite, PartitionWrite, PartitionWritten, Quarantined, Write, Written,
+        line::{Room, no_line},
+        plan::Plan,
+        ranges::Ranges,
+        refused::Refusal,
     },
 };
 
@@ -162,6 +166,9 @@ struct Writer<'s, 'w> {
     scope: &'s Scope,
     savepoint: Savepoint,
     results: NewResults,
+    parked: NewParked,
+    /// The line that was found last.
+    line_found: Option<(Partition, JobKey)>,
     change: Change,
     joined: Joined,
 }
@@ -182,6 +189,8 @@ impl<'s, 'w> Writer<'s, 'w> {
             scope,
             savepoint: Savepoint::default(),
             results: NewResults::default(),
+            parked: NewParked::default(),
+            line_found: None,
             change: Change::default(),
             joined: Joined::default(),
         }
@@ -213,6 +222,7 @@ impl<'s, 'w> Writer<'s, 'w> {
             self.joined.add(partition, &place.admitted, &after);
         }
         self.savepoint.close(self.tx);
+        self.parked.insert(self.tx, self.scope).map_err(&sql)?;
         match self.results.insert(self.tx, self.scope) {
             Ok(taken) if taken.is_empty() => {}
             Ok(taken) => {
@@ -245,22 +255,35 @@ impl<'s, 'w> Writer<'s, 'w> {
         stopped::resume(self.tx, self.scope, partition, &part.resumed).map_err(&sql)?;
         let mut after = place.before.clone();
         let mut held = HashSet::new();
+        let mut room = Room { limit: part.line_room, left: None };
         for (index, job) in (place.first..).zip(&mut part.jobs[place.jobs.clone()]) {
-            let written = if after.contains(job.offset.0) {
+            let marked = after.contains(job.offset.0);
+            // A marker says that it is done, or that it waits in its key's line.
+            let in_line = marked && self.is_in_line(partition, job)?;
+            let by_handler = place.admitted.contains(&job.offset.0);
+            let written = if marked && (!in_line || matches!(job.write, Write::Park)) {
                 Written::AlreadyDone
             } else if plan.is_struck(index) {
                 held.insert(job.job.key.clone());
                 continue;
-            } else if place.admitted.contains(&job.offset.0) {
+            } else if by_handler {
                 after.add(job.offset.0, job.offset.0);
+                if in_line {
+                    self.take_from_line(partition, job)?;
+                }
                 self.admitted(partition, index, job)
             } else {
-                self.job(partition, index, job, &held)?
+                self.job((partition, index, in_line), job, &held, &mut room)?
             };
             match written {
-                Written::Applied => after.add(job.offset.0, job.offset.0),
+                Written::Applied if in_line && !by_handler => self.take_from_line(partition, job)?,
+                Written::Applied | Written::Parked => after.add(job.offset.0, job.offset.0),
                 Written::AlreadyDone => {}
-                Written::EffectFailed(_) | Written::Stopped => drop(held.insert(job.job.key.clone())),
+                Written::Stopped => {
+                    after.add(job.offset.0, job.offset.0);
+                    held.insert(job.job.key.clone());
+                }
+                Written::EffectFailed(_) | Written::NoRoom => drop(held.insert(job.job.key.clone())),
             }
             plan.answer(index, written);
         }
@@ -284,18 +307,27 @@ impl<'s, 'w> Writer<'s, 'w> {
                 Ok(()) => Written::Applied,
                 Err(_) => Written::AlreadyDone,
             },
-            Write::Effect(_) | Write::Stop(_) => Written::AlreadyDone,
+            Write::Effect(_) | Write::Stop(_) | Write::Park => Written::AlreadyDone,
         }
+    }
+
+    /// It is done, so it waits no longer.
+    fn take_from_line(&mut self, partition: Partition, job: &JobWrite<PostgresStore>) -> Result<(), Error> {
+        self.savepoint.close(self.tx);
+        parked::take(self.tx, self.scope, partition, job.offset, &job.job.key).map_err(cannot(DOING))
     }
 
     /// One job that is not done yet. `held` are the keys that an earlier job of this write stopped at.
     fn job(
         &mut self,
-        partition: Partition,
-        index: usize,
+        (partition, index, in_line): (Partition, usize, bool),
         job: &mut JobWrite<PostgresStore>,
         held: &HashSet<JobKey>,
+        room: &mut Room,
     ) -> Result<Written, Error> {
+        if matches!(job.write, Write::Park) {
+            return self.park(partition, job, room);
+        }
         if held.contains(&job.job.key) {
             return Ok(failed("an earlier job of its key is not done"));
         }
@@ -308,12 +340,42 @@ impl<'s, 'w> Writer<'s, 'w> {
                 Ok(()) => Written::Applied,
                 Err(why) => failed(why),
             }),
+            Write::Park => unreachable!("it went another way"),
+            Write::Stop(_) if !in_line && !self.has_room(partition, room)? => Ok(Written::NoRoom),
             Write::Stop(reason) => {
                 self.savepoint.close(self.tx);
                 stopped::stop(self.tx, self.scope, partition, job, reason).map_err(cannot(DOING))?;
+                self.parked.add(partition, job);
+                self.line_found = Some((partition, job.job.key.clone()));
                 Ok(Written::Stopped)
             }
         }
+    }
+
+    fn is_in_line(&mut self, partition: Partition, job: &JobWrite<PostgresStore>) -> Result<bool, Error> {
+        self.savepoint.close(self.tx);
+        parked::has(self.tx, self.scope, partition, job.offset).map_err(cannot(DOING))
+    }
+
+    fn has_room(&mut self, partition: Partition, room: &mut Room) -> Result<bool, Error> {
+        self.savepoint.close(self.tx);
+        room.take(|| parked::held(self.tx, self.scope, partition).map_err(cannot(DOING)))
+    }
+
+    fn park(&mut self, partition: Partition, job: &JobWrite<PostgresStore>, room: &mut Room) -> Result<Written, Error> {
+        let key = &job.job.key;
+        if self.line_found.as_ref().is_none_or(|(of, found)| *of != partition || found != key) {
+            self.savepoint.close(self.tx);
+            if !parked::is_stopped(self.tx, self.scope, partition, key).map_err(cannot(DOING))? {
+                return Err(no_line(key));
+            }
+            self.line_found = Some((partition, key.clone()));
+        }
+        if !self.has_room(partition, room)? {
+            return Ok(Written::NoRoom);
+        }
+        self.parked.add(partition, job);
+        Ok(Written::Parked)
     }
 
     fn quarantine(&mut self, partition: Partition, records: &[&Quarantined]) -> Result<(), SqlError> {

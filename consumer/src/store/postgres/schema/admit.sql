@@ -50,11 +50,14 @@ BEGIN
             HINT = 'roll back and write nothing: the newer owner runs the job';
     END IF;
     INSERT INTO keylane.admitted (scope, part, "offset") VALUES (in_scope, in_part, place) ON CONFLICT DO NOTHING;
-    -- In this order: a worker that joined the row to its markers meanwhile has committed by now, so the markers show it.
+    -- In this order: a worker that joined the row to its markers meanwhile has committed by now, so the markers show it. The
+    -- marker of a job in its key's line says only that it waits there.
     IF NOT FOUND OR EXISTS (
         SELECT FROM (SELECT m.last FROM keylane.marker AS m
                      WHERE m.scope = in_scope AND m.part = in_part AND m.first <= place ORDER BY m.first DESC LIMIT 1) AS nearest
-        WHERE nearest.last >= place) THEN
+        WHERE nearest.last >= place)
+        AND NOT EXISTS (SELECT FROM keylane.parked AS p WHERE p.scope = in_scope AND p.part = in_part AND p."offset" = place)
+    THEN
         RAISE EXCEPTION USING ERRCODE = 'KL002', MESSAGE = 'keylane: this job is done already',
             HINT = 'roll back, write nothing, and answer "done"';
     END IF;

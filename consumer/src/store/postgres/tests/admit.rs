@@ -76,6 +76,42 @@ fn without_a_look_at_the_markers_a_handler_does_a_job_twice() {
     assert_eq!(told, ["first", "again"]);
 }
 
+/// A parked job, whose marker says only that it waits, in the hands of a handler with a transaction of its own.
+fn a_parked_job_is_handled(guarded: bool) -> Result<(), Error> {
+    let rig = BaseRig::new();
+    let mut a = rig.claim("a", 1, P0);
+    if !guarded {
+        without(
+            &rig.place,
+            "AND NOT EXISTS (SELECT FROM keylane.parked AS p",
+            "AND true OR EXISTS (SELECT FROM keylane.parked AS p",
+        );
+    }
+    let (store, pass) = (rig.place.store(), pass(&a, 5));
+    assert_eq!(letters(&a.write(vec![job("k", 5, stop("cannot"))]).unwrap()), "s");
+    handle(&store, &pass, "replayed", || {})?;
+    // Somebody else's write joins nothing that waits in a line.
+    assert_eq!(letters(&a.write(vec![job("other", 6, Write::Nothing)]).unwrap()), "a");
+    let rows = "SELECT (SELECT count(*) FROM keylane.admitted), (SELECT count(*) FROM keylane.parked)";
+    assert_eq!(rig.place.sql(rows), "1|1");
+    refused(handle(&store, &pass, "again", || {}), "KL002");
+    assert_eq!(letters(&a.write(vec![job("k", 5, Write::Nothing)]).unwrap()), "a");
+    assert_eq!(rig.place.sql(rows), "0|0");
+    refused(handle(&store, &pass, "and again", || {}), "KL002");
+    assert_eq!(rig.place.told(), ["replayed"]);
+    Ok(())
+}
+
+#[test]
+fn a_job_in_its_key_s_line_is_admitted_when_it_is_replayed_and_once() {
+    a_parked_job_is_handled(true).unwrap();
+}
+
+#[test]
+fn without_a_look_at_the_line_a_replayed_job_is_never_admitted() {
+    refused(a_parked_job_is_handled(false), "KL002");
+}
+
 #[test]
 fn a_stale_owner_s_own_transaction_is_refused_by_name_and_writes_nothing() {
     let rig = BaseRig::new();
