@@ -1,6 +1,6 @@
 //! From a URL to the store it names: one place that knows which there are.
 
-use std::{marker::PhantomData, ops::ControlFlow};
+use std::ops::ControlFlow;
 
 use keylane_consumer::{
     Error,
@@ -35,9 +35,9 @@ pub(crate) trait Lines {
 }
 
 /// One session's.
-struct LinesOf<S, T>(T, PhantomData<S>);
+struct LinesOf<S: FencedStore>(S::Session);
 
-impl<S: FencedStore, T: StoreSession<S>> Lines for LinesOf<S, T> {
+impl<S: FencedStore> Lines for LinesOf<S> {
     fn line(&mut self, partition: Partition, key: &JobKey) -> Result<Line, Error> {
         self.0.line(partition, key)
     }
@@ -107,9 +107,10 @@ impl Store {
     pub(crate) fn lines(&self, queue: &QueueIdentity, group: &GroupName) -> Result<Box<dyn Lines>, Error> {
         Ok(match self {
             Self::Sqlite(store) => {
-                Box::new(LinesOf(store.clone().with_patience(Patience::Patient).open(queue, group)?, PhantomData))
+                let store = store.clone().with_patience(Patience::Patient);
+                Box::new(LinesOf::<SqliteStore>(store.open(queue, group)?))
             }
-            Self::Postgres(store) => Box::new(LinesOf(store.open(queue, group)?, PhantomData)),
+            Self::Postgres(store) => Box::new(LinesOf::<PostgresStore>(store.open(queue, group)?)),
         })
     }
 
