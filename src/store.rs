@@ -9,7 +9,7 @@ use keylane_consumer::{
         ResultsOf, StoreSession, postgres::PostgresStore, sqlite::SqliteStore,
     },
 };
-use keylane_producer::{GroupName, JobKey, Partition, QueueIdentity, sqlite::Patience};
+use keylane_producer::{GroupName, JobKey, Offset, Partition, QueueIdentity, sqlite::Patience};
 
 use crate::{
     cli::{Global, StoreUrl},
