@@ -182,7 +182,7 @@ fn asked_for<'a>(args: &'a ActArgs, picture: &'a Picture) -> Vec<(&'a JobKey, Fo
             keys.push(key);
         }
     }
-    let row = |key| picture.stopped.iter().find(|(_, row)| row.key == *key);
+    let row = |key: &JobKey| picture.stopped.iter().find(|(_, row)| row.key == *key);
     keys.into_iter().map(|key| (key, row(key))).collect()
 }
 
