@@ -5,6 +5,7 @@
 #[cfg(feature = "board")]
 pub mod board;
 pub mod snapshot;
+pub mod spool;
 pub mod words;
 
 pub use snapshot::{Freshness, Lag, Notice, Observer, PartitionState, PartitionView, QueueView, Scope, Snapshot};

@@ -170,6 +170,9 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         for record in &batch.quarantined {
             tenancy.watermark.finish(record.offset);
         }
+        if applied + done > 0 {
+            self.show_completed(partition, tenure);
+        }
         for (job, result) in batch.jobs.into_iter().zip(results) {
             let ticket = Ticket { partition, tenure, offset: job.offset };
             match result {
