@@ -78,7 +78,7 @@ pub(crate) struct TimelineArgs {
 #[command(after_help = NARRATE_EXAMPLES)]
 pub(crate) struct NarrateArgs {
     /// A snapshot: of a worker, a board, or `-` for standard input
-    #[arg(value_name = "FILE", conflicts_with = "board")]
+    #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 
     /// The board whose snapshot is told, if no file is named [default: http://127.0.0.1:9470]
