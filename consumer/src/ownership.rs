@@ -30,7 +30,7 @@ pub struct OwnershipLimits {
     /// The group gives a silent member's partitions away after this long.
     pub session: Duration,
     /// The worker stops this much earlier: clock drift and the tail of an effect outside the store. The row covers the
-    /// store itself. Default 500 ms.
+    /// store itself. Default 200 ms.
     pub margin: Duration,
     /// How long running jobs may go on after a partition was asked back. Default 10 s.
     pub drain: Duration,

@@ -24,7 +24,7 @@ pub struct WorkerSettings {
     /// Session, margin, drain.
     pub ownership: OwnershipLimits,
     /// Ownership is proved, and progress committed, this often; 250 ms to 1 s. Together with the margin it bounds how long
-    /// a partition that does not move can stand still. Default 500 ms.
+    /// a partition that does not move can stand still. Default 250 ms.
     pub prove_every: Duration,
     /// The polling thread may stand still this long before nothing is admitted any more. Default 6 s.
     pub poll_limit: Duration,
@@ -50,11 +50,11 @@ impl WorkerSettings {
             job_limit: Duration::from_secs(30),
             ownership: OwnershipLimits {
                 session: Duration::from_secs(15),
-                margin: Duration::from_millis(500),
+                margin: Duration::from_millis(200),
                 drain: Duration::from_secs(10),
                 claim_again: Duration::from_millis(500),
             },
-            prove_every: Duration::from_millis(500),
+            prove_every: Duration::from_millis(250),
             poll_limit: Duration::from_secs(6),
             look_every: Duration::from_millis(500),
             handler_threads: std::thread::available_parallelism().map_or(2, std::num::NonZero::get),

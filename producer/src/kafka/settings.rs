@@ -129,7 +129,9 @@ impl KafkaSettings {
         let mut config = ClientConfig::new();
         config.set("client.id", "keylane");
         // A broker that speaks TLS to one who does not hangs up; only a line of the log says that this may be the cause.
-        config.set_log_level(RDKafkaLogLevel::Info);
+        // Who asks for the client's debug lines gets them.
+        let level = if self.get("debug").is_some() { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Info };
+        config.set_log_level(level);
         for (name, value) in self.properties.iter().filter(|(name, _)| *name != OAUTH_TOKEN) {
             config.set(name, &value.text);
         }

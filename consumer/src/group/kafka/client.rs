@@ -14,7 +14,7 @@ use keylane_producer::{
         consumer::PolledConsumer,
         events::{self, Event},
         rdkafka::{
-            TopicPartitionList, bindings as native,
+            self, TopicPartitionList, bindings as native,
             config::ClientConfig,
             consumer::Consumer,
             error::KafkaResult,
@@ -107,9 +107,19 @@ impl Client {
 
     /// Fetches a partition from here on.
     pub(super) fn read_from(&self, partition: Partition, from: Offset, limit: Duration) -> KafkaResult<()> {
-        let offset = keylane_producer::kafka::rdkafka::Offset::Offset(from.0.cast_signed());
-        self.consumer.seek(&self.topic, number(partition), offset, limit)?;
-        self.consumer.resume(&self.list([(partition, from)])?)
+        // In this order: the client's fetching thread is not woken by a resume, and then sleeps up to a second.
+        self.consumer.resume(&self.list([(partition, from)])?)?;
+        self.seek(partition, from, limit).inspect_err(|_| drop(self.pause(&[partition])))
+    }
+
+    /// Goes on fetching from here, and at once: a seek wakes the thread that fetches, if it begins anew by it.
+    pub(super) fn seek(&self, partition: Partition, from: Offset, limit: Duration) -> KafkaResult<()> {
+        // At 0 only the question where the partition begins makes it begin anew.
+        let offset = match from.0 {
+            0 => rdkafka::Offset::Beginning,
+            from => rdkafka::Offset::Offset(from.cast_signed()),
+        };
+        self.consumer.seek(&self.topic, number(partition), offset, limit)
     }
 
     /// What is committed for each partition.
@@ -126,7 +136,7 @@ impl Client {
             .map(|element| {
                 element.error()?;
                 let offset = match element.offset() {
-                    keylane_producer::kafka::rdkafka::Offset::Offset(offset) => u64::try_from(offset).ok().map(Offset),
+                    rdkafka::Offset::Offset(offset) => u64::try_from(offset).ok().map(Offset),
                     _ => None,
                 };
                 Ok((Partition(element.partition().unsigned_abs()), offset))
@@ -214,7 +224,7 @@ impl Client {
     fn list(&self, offsets: impl IntoIterator<Item = (Partition, Offset)>) -> KafkaResult<TopicPartitionList> {
         let mut list = TopicPartitionList::new();
         for (partition, offset) in offsets {
-            let offset = keylane_producer::kafka::rdkafka::Offset::Offset(offset.0.cast_signed());
+            let offset = rdkafka::Offset::Offset(offset.0.cast_signed());
             list.add_partition_offset(&self.topic, number(partition), offset)?;
         }
         Ok(list)

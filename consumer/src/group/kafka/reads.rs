@@ -52,6 +52,11 @@ impl Reads {
         self.places.clear();
     }
 
+    /// What comes next of each.
+    pub(super) fn positions(&self) -> impl Iterator<Item = (Partition, Offset)> + '_ {
+        self.places.iter().map(|(&partition, place)| (partition, place.next))
+    }
+
     /// A record came. One that nobody waits for was under way when its partition was stopped or begun elsewhere.
     pub(super) fn record(&mut self, partition: Partition, record: StoredRecord) {
         let Some(place) = self.places.get_mut(&partition).filter(|place| record.offset >= place.next) else { return };

@@ -2,7 +2,7 @@
 
 use keylane_producer::Partition;
 
-use super::{FAREWELL, KafkaGroup, Part};
+use super::{FAREWELL, KafkaGroup, Part, SEEK};
 use crate::{
     clock::{BootTime, Clock},
     error::{Detail, Error},
@@ -29,6 +29,7 @@ impl KafkaGroup {
             return self.did("decline partitions", self.client.take(&partitions));
         }
         self.did("take partitions", self.client.take(&partitions))?;
+        self.go_on_reading();
         self.check_partitions(&partitions)?;
         let Some((member, generation)) = standing else {
             tracing::warn!("the group gave partitions without a member id or a generation; joining anew");
@@ -125,7 +126,20 @@ impl KafkaGroup {
     fn give_back(&mut self) -> Result<(), Error> {
         let Some(revoked) = self.revoked.take() else { return Ok(()) };
         self.forget(&revoked.partitions);
-        self.did("give partitions back", self.client.give_back(&revoked.partitions))
+        self.did("give partitions back", self.client.give_back(&revoked.partitions))?;
+        self.go_on_reading();
+        Ok(())
+    }
+
+    /// The client stops fetching while it waits for an answer to a rebalance, also what stays. After the answer it goes on
+    /// when its fetching threads happen to wake up, which can take a second, if nobody wakes them.
+    fn go_on_reading(&self) {
+        for (partition, next) in self.reads.positions() {
+            if let Err(error) = self.client.seek(partition, next, SEEK) {
+                // It goes on by itself, later.
+                tracing::debug!(partition = partition.0, %error, "cannot wake the client up");
+            }
+        }
     }
 
     pub(super) fn rejoin(&mut self, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {

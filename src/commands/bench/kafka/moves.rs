@@ -28,7 +28,8 @@ use keylane_producer::{
     },
     partition_of,
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rusqlite::Connection;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::{
     super::{
@@ -43,6 +44,10 @@ use crate::exit::{Code, Failure};
 const SESSION: Duration = Duration::from_secs(6);
 /// Between two jobs of a partition.
 const PACE: Duration = Duration::from_millis(10);
+/// A partition whose last job was no later than this, in seconds, has caught up.
+const CAUGHT_UP: f64 = 0.02;
+/// The store is free within this time, if nobody who is frozen holds it.
+const LONGEST_WRITE: Duration = Duration::from_millis(300);
 /// For everything that should happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -77,7 +82,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
         let d = scene.start()?;
         scene.settle(&[a, d])?;
         let from = scene.now();
-        scene.signal(d, Signal::STOP)?;
+        scene.freeze(d)?;
         let e = scene.start()?;
         scene.settle(&[a, e])?;
         frozen.push(scene.latest_of_those_that_stayed(from));
@@ -109,6 +114,13 @@ struct Log {
     ran: BTreeMap<u32, Vec<Ran>>,
     /// By partition and offset: when it could be read.
     seen: BTreeMap<(u32, i64), BootTime>,
+}
+
+impl Log {
+    /// Seconds from when the job could be read until it ran.
+    fn late(&self, partition: u32, ran: &Ran) -> Option<f64> {
+        Some(ran.at.since(*self.seen.get(&(partition, ran.offset))?).as_secs_f64())
+    }
 }
 
 /// A topic, jobs that come, and workers.
@@ -168,9 +180,13 @@ impl Scene {
         let partitions = self.topic.identity().partitions.0.get() as usize;
         self.wait("the workers share the partitions", |log, now| {
             let recent: Vec<&Ran> = log.ran.values().filter_map(|ran| ran.last()).collect();
-            let fresh = |ran: &&Ran| now.since(ran.at) < Duration::from_millis(500);
+            let settled = |ran: &&Ran| now.since(ran.at) < Duration::from_millis(500) && workers.contains(&ran.worker);
             recent.len() == partitions
-                && recent.iter().all(|ran| fresh(ran) && workers.contains(&ran.worker))
+                && recent.iter().all(settled)
+                && log
+                    .ran
+                    .iter()
+                    .all(|(p, ran)| ran.last().and_then(|ran| log.late(*p, ran)).is_some_and(|s| s < CAUGHT_UP))
                 && workers.iter().all(|w| recent.iter().any(|ran| ran.worker == *w))
         })?;
         // What was about to move has moved.
@@ -201,11 +217,31 @@ impl Scene {
         let of_partition = |(partition, ran): (&u32, &Vec<Ran>)| {
             let (before, ran) = ran.split_at(ran.partition_point(|ran| ran.at < since));
             let stayed = before.last().is_some_and(|last| ran.iter().all(|ran| ran.worker == last.worker));
-            let late =
-                |ran: &Ran| log.seen.get(&(*partition, ran.offset)).map(|seen| ran.at.since(*seen).as_secs_f64());
-            if stayed { ran.iter().filter_map(late).fold(0.0, f64::max) } else { 0.0 }
+            let late = ran.iter().filter_map(|ran| log.late(*partition, ran));
+            if stayed { late.fold(0.0, f64::max) } else { 0.0 }
         };
         log.ran.iter().map(of_partition).fold(0.0, f64::max)
+    }
+
+    /// Freezes it between two transactions of the store: in one it would hold the only lock of an SQLite file.
+    fn freeze(&self, worker: usize) -> Result<(), Failure> {
+        let failed =
+            |error: rusqlite::Error| Failure::new(Code::Unavailable, "cannot look at the store").because(&error);
+        let store = Connection::open(self.topic.store_file()).map_err(failed)?;
+        store.busy_timeout(LONGEST_WRITE).map_err(failed)?;
+        let until = self.now().plus(PATIENCE);
+        while self.now() < until {
+            self.signal(worker, Signal::STOP)?;
+            let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            // Its last thread stands still only then.
+            drop(waitid(WaitId::Pid(Pid::from_child(&self.workers[worker])), options));
+            if store.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok() {
+                return Ok(());
+            }
+            self.signal(worker, Signal::CONT)?;
+            std::thread::park_timeout(PACE);
+        }
+        Err(Failure::new(Code::Failed, "a frozen worker held the store each time"))
     }
 
     fn signal(&self, worker: usize, signal: Signal) -> Result<(), Failure> {

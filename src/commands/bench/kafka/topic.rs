@@ -17,6 +17,7 @@ use crate::{
 };
 
 const PARTITIONS: &str = "12";
+const STORE: &str = "store.db";
 
 /// It is deleted when this is dropped.
 pub(super) struct Topic {
@@ -47,13 +48,18 @@ impl Topic {
             made => made?,
         };
         let corner = place.corner()?;
-        global.store = Some(StoreUrl::Sqlite(corner.file("store.db")));
+        global.store = Some(StoreUrl::Sqlite(corner.file(STORE)));
         let enqueuer = Enqueuer::open(log, &global.queue)?;
         Ok(Self { global, settings, enqueuer, corner })
     }
 
     pub(super) fn identity(&self) -> &QueueIdentity {
         self.enqueuer.queue()
+    }
+
+    /// The file of the store that `global` names.
+    pub(super) fn store_file(&self) -> PathBuf {
+        self.corner.file(STORE)
     }
 
     /// A store's file that nobody has used.
