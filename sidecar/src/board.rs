@@ -11,14 +11,14 @@
 //! - [`ask`]: finding sidecars and asking them
 //! - [`http`]: the routes;  [`page`]: the page;  [`autoscale`]: what more workers would change
 
-// pub mod ask;
+pub mod ask;
 pub mod autoscale;
 mod clock;
-// pub mod history;
-// pub mod http;
+pub mod history;
+pub mod http;
 pub mod intake;
 pub mod merge;
-// pub mod page;
-// pub mod record;
+pub mod page;
+pub mod record;
 
 pub use clock::Now;

@@ -38,7 +38,7 @@ pub fn autoscale(view: &Snapshot) -> Autoscale {
             // Its jobs do not wait for a worker.
             (Some(_), PartitionState::Held) if stuck_since(partition, now).is_some() => {}
             (Some(worker), PartitionState::Held | PartitionState::Draining) => {
-                by_worker.entry(worker).or_default().push(jobs)
+                by_worker.entry(worker).or_default().push(jobs);
             }
             (_, PartitionState::Contested) => {}
             _ => removable += jobs,

@@ -127,9 +127,11 @@ impl Merge {
         }
     }
 
-    /// These sidecars should answer.
+    /// These sidecars should answer. Of others only those that did answer are still waited for.
     pub fn expect<'a>(&mut self, sources: impl IntoIterator<Item = &'a str>, now: Now) {
-        for source in sources {
+        let expected: BTreeSet<&str> = sources.into_iter().collect();
+        self.sources.retain(|name, source| source.answered || expected.contains(name.as_str()));
+        for source in expected {
             self.sources.entry(source.to_owned()).or_default().expected_until = now.boot_ms + EXPECTED_MS;
         }
     }

@@ -196,13 +196,10 @@ impl Change<'_> {
     fn troubled(&self, before: Option<&PartitionView>, now: &PartitionView, told: &mut Told) {
         let partitions = vec![now.partition];
         let was = |state| before.is_some_and(|b| b.state == state);
-        if now.state == PartitionState::Expired && !was(PartitionState::Expired) {
-            if let Some(worker) = now.worker.clone() {
-                told.tell_of(
-                    self.believed(now.since.as_deref()),
-                    Happening::Expired { worker, partitions: partitions.clone() },
-                );
-            }
+        let expires = now.state == PartitionState::Expired && !was(PartitionState::Expired);
+        if let Some(worker) = now.worker.clone().filter(|_| expires) {
+            let happening = Happening::Expired { worker, partitions: partitions.clone() };
+            told.tell_of(self.believed(now.since.as_deref()), happening);
         }
         let lasts = |state, limit| {
             let now_lasts = now.state == state && lasted(now, self.at, limit);
@@ -213,13 +210,11 @@ impl Change<'_> {
             let last = now.last_known_worker.clone().map(|worker| (worker, until));
             told.tell_of(self.at, Happening::Absent { partitions: partitions.clone(), lag: now.lag.jobs, last });
         }
-        if let [a, b, ..] = now.claimants.as_slice() {
-            if lasts(PartitionState::Contested, CONTESTED_TOLD_AFTER) {
-                told.tell_of(
-                    self.at,
-                    Happening::Contested { a: a.clone(), b: b.clone(), partitions: partitions.clone() },
-                );
-            }
+        if let [a, b, ..] = now.claimants.as_slice()
+            && lasts(PartitionState::Contested, CONTESTED_TOLD_AFTER)
+        {
+            let (a, b) = (a.clone(), b.clone());
+            told.tell_of(self.at, Happening::Contested { a, b, partitions: partitions.clone() });
         }
         let stuck = (before.and_then(|b| stuck_since(b, self.before_at)), stuck_since(now, self.at));
         match (stuck, &now.worker) {

@@ -63,7 +63,9 @@ fn rebalance(parts: &[&Event]) -> Option<String> {
     let mut left = Vec::new();
     for part in parts {
         match &part.happening {
-            Happening::Acquired { worker, partitions: p, before: Before::Handed { .. }, .. } => {
+            Happening::Acquired { worker, partitions: p, before: Before::Handed { from, .. }, .. }
+                if from != worker =>
+            {
                 partitions.extend(p);
                 took_over.push(worker.clone());
             }

@@ -75,6 +75,7 @@ impl View {
             worker.state = WorkerState::Unknown;
             worker.last_seen_at = rfc3339(self.at - age_ms.cast_signed());
             worker.session.remaining_ms = None;
+            (worker.partitions_held, worker.jobs_in_flight) = (None, None);
         }
         for partition in self.partitions.iter_mut().filter(|p| p.worker.as_deref() == Some(name)) {
             partition.state = PartitionState::Unknown;
