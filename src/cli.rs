@@ -4,6 +4,7 @@
 //! misses it), `commands/NAME.rs`, and an arm in `main.rs`.
 
 mod bench;
+mod board;
 mod config;
 mod demo;
 mod enqueue;
@@ -33,6 +34,7 @@ use crate::{
 };
 
 pub(crate) use bench::{BenchArgs, BenchCommand, Figure, KafkaArgs, KafkaFigure, LocalArgs};
+pub(crate) use board::{BoardArgs, BoardUrl, NarrateArgs, TimelineArgs};
 pub(crate) use config::{ConfigArgs, ConfigCommand};
 pub(crate) use demo::{DemoArgs, DemoWorkerArgs};
 pub(crate) use enqueue::{EnqueueArgs, InputFormat};
@@ -61,6 +63,9 @@ Queues and jobs:
 
 Looking and steering:
   status       Who holds what, what stands still, what waits
+  board        The page: who holds what and held it, from all sidecars
+  timeline     What happened, in sentences, from a board
+  narrate      A snapshot in plain words, and what in it contradicts what
   results      Read what jobs left, as NDJSON
   parked       List, show, replay and drop what is parked
   retry        Replay parked keys at once
@@ -112,6 +117,12 @@ pub(crate) enum Command {
     Queue(QueueArgs),
     /// Show who holds what, what stands still and what waits
     Status(StatusArgs),
+    /// Show who holds what, from all sidecars: a page, JSON, text, events; it only reads
+    Board(BoardArgs),
+    /// Tell what happened, in sentences, as a board saw it
+    Timeline(TimelineArgs),
+    /// Tell a snapshot in plain words, and which report contradicts which
+    Narrate(NarrateArgs),
     /// Read the results of jobs, one JSON object a line
     Results(ResultsArgs),
     /// List, show, replay and drop what is parked: the jobs of keys that stand still

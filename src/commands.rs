@@ -1,14 +1,17 @@
 //! One file a command: each has `run`, which answers the exit code or a [`crate::exit::Failure`].
 
 pub(crate) mod bench;
+pub(crate) mod board;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod enqueue;
 pub(crate) mod fence;
+pub(crate) mod narrate;
 pub(crate) mod parked;
 pub(crate) mod queue;
 pub(crate) mod results;
 pub(crate) mod retry;
 pub(crate) mod status;
+pub(crate) mod timeline;
 pub(crate) mod work;

@@ -26,6 +26,7 @@ use crate::{
 };
 
 mod notices;
+pub(crate) mod own;
 #[cfg(test)]
 mod tests;
 

@@ -22,14 +22,17 @@ mod prover;
 mod runner;
 mod scribe;
 mod settings;
+pub(crate) mod sight;
 mod tenancy;
 
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use keylane_producer::{GroupName, JobId, Log, QueueIdentity};
+use keylane_sidecar::spool::Edition;
 
 pub use self::settings::WorkerSettings;
+use self::sight::Sight;
 use crate::{
     clock::Clock,
     error::{Detail, Error},
@@ -38,6 +41,7 @@ use crate::{
     handler::Handler,
     notice::Notice,
     store::{FencedStore, StoreSession},
+    view::own::Speaker,
 };
 
 /// What a worker runs on.
@@ -63,6 +67,7 @@ pub struct Worker<S: FencedStore, H> {
     settings: WorkerSettings,
     parts: Parts<S, H>,
     requests: (Sender<Request>, Receiver<Request>),
+    sink: Option<sight::Sink>,
 }
 
 /// What can be asked of a running worker.
@@ -118,7 +123,15 @@ impl<S: FencedStore, H: Handler<S>> Worker<S, H> {
     /// [`Error::Invalid`] if the settings do not fit together; it names which and why.
     pub fn new(settings: WorkerSettings, parts: Parts<S, H>) -> Result<Self, Error> {
         settings.check()?;
-        Ok(Self { settings, parts, requests: bounded(4) })
+        Ok(Self { settings, parts, requests: bounded(4), sink: None })
+    }
+
+    /// Shows what the worker holds: `sink` gets an edition at each change and at least every 2 s, and a last one at the end.
+    /// It is called on a thread of its own, which no job and no proof ever waits for.
+    #[must_use]
+    pub fn shown_to(mut self, sink: impl FnMut(&Edition) -> std::io::Result<()> + Send + 'static) -> Self {
+        self.sink = Some(Box::new(sink));
+        self
     }
 
     /// To end it from elsewhere.
@@ -132,7 +145,7 @@ impl<S: FencedStore, H: Handler<S>> Worker<S, H> {
     /// What ended it, other than a request: the identity differs from the pinned one, the broker or store refused for
     /// good, an invariant broke. Broker or store being away is no reason to end.
     pub fn run(self, notices: impl FnMut(Notice) + Send + 'static) -> Result<Summary, Error> {
-        let Self { settings, parts, requests } = self;
+        let Self { settings, parts, requests, sink } = self;
         let lease = Lease::with_guards(parts.clock.clone(), settings.poll_limit, settings.guards);
         let open = || parts.store.open(&parts.queue, &parts.group_name);
         let (writing, claiming, closing) = (open()?, open()?, open()?);
@@ -140,6 +153,13 @@ impl<S: FencedStore, H: Handler<S>> Worker<S, H> {
         let places =
             places::Places { count: parts.queue.partitions, former: StoreSession::<S>::former_counts(&writing) };
 
+        let speaker = Speaker {
+            worker: settings.name.clone(),
+            queue: parts.queue.clone(),
+            group: parts.group_name.clone(),
+            session: settings.ownership.session,
+        };
+        let sight = sink.map(|sink| Sight::begin(speaker, parts.clock.clone(), sink)).transpose()?;
         let runner = runner::Runner::new(&settings, parts.handler, parts.clock.clone())?;
         let clerk = clerk::Clerk::<S>::new(
             parts.log,
@@ -161,7 +181,7 @@ impl<S: FencedStore, H: Handler<S>> Worker<S, H> {
             },
             requests: requests.1,
         };
-        desk::Desk::new(settings, places, lease, control, runner, Box::new(notices)).run(&mail)
+        desk::Desk::new(settings, places, lease, control, runner, sight, Box::new(notices)).run(&mail)
     }
 }
 

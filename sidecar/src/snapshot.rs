@@ -5,16 +5,21 @@
 //!    key or payload. [`PartitionView::token_present`] says that the owner holds a claim, and nothing more.
 //! 3. Unknown is `null` with a reason, never 0.
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 /// The value of [`Snapshot::schema`].
 pub const SCHEMA: &str = "keylane.ownership-snapshot/v1";
 
+/// A word of the contract; never text from outside.
+pub type Word = &'static str;
+
 /// Who holds what, as one observer saw it at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Snapshot {
     /// Always [`SCHEMA`].
-    pub schema: &'static str,
+    #[serde(deserialize_with = "schema")]
+    pub schema: Word,
     /// Whether one worker speaks for itself, or somebody who sees all of them.
     pub scope: Scope,
     /// RFC 3339, UTC, three decimals.
@@ -38,7 +43,7 @@ pub struct Snapshot {
 }
 
 /// Whose view it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// One worker's, of itself.
@@ -48,7 +53,8 @@ pub enum Scope {
 }
 
 /// Who looked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Observer {
     /// Its name.
     pub name: String,
@@ -57,7 +63,8 @@ pub struct Observer {
 }
 
 /// At which queue and group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct QueueView {
     /// The broker.
     pub cluster: String,
@@ -70,7 +77,7 @@ pub struct QueueView {
 }
 
 /// How old the word is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Freshness {
     /// Young enough to act on.
@@ -82,7 +89,8 @@ pub enum Freshness {
 }
 
 /// One worker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct WorkerView {
     /// Its name.
     pub worker: String,
@@ -105,7 +113,7 @@ pub struct WorkerView {
 }
 
 /// What a worker does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkerState {
     /// It has not joined yet.
@@ -121,18 +129,21 @@ pub enum WorkerState {
 }
 
 /// A worker's session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct WorkerSession {
     /// Its length in milliseconds.
     pub timeout_ms: Option<u64>,
     /// What is left of it.
     pub remaining_ms: Option<u64>,
     /// What that is known from: `heartbeat`, `lease` or `none`.
-    pub basis: &'static str,
+    #[serde(deserialize_with = "basis")]
+    pub basis: Word,
 }
 
 /// One partition.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PartitionView {
     /// Its number.
     pub partition: u32,
@@ -141,10 +152,10 @@ pub struct PartitionView {
     /// Who holds it; only for `held`, `draining` and `expired`.
     pub worker: Option<String>,
     /// Two who both say that they hold it; only for `contested`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claimants: Vec<String>,
     /// Who held it last, if that is known and nobody does now.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_known_worker: Option<String>,
     /// Since when it is in this state.
     pub since: Option<String>,
@@ -163,7 +174,7 @@ pub struct PartitionView {
 }
 
 /// What a partition is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PartitionState {
     /// One worker holds it.
@@ -195,7 +206,8 @@ impl PartitionState {
 }
 
 /// Jobs not finished, or why that is not known.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Lag {
     /// How many.
     pub jobs: Option<u64>,
@@ -206,7 +218,7 @@ pub struct Lag {
 }
 
 /// Why lag is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhyUnknown {
     /// The group has finished nothing of the partition yet.
@@ -220,7 +232,8 @@ pub enum WhyUnknown {
 }
 
 /// Counts over all partitions.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Totals {
     /// Partitions in that state.
     pub held: u32,
@@ -263,10 +276,25 @@ impl Totals {
 }
 
 /// A sentence for people, with a code for programs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Notice {
     /// Lower-case letters, digits and underscores.
     pub code: String,
     /// At most 400 characters; made from enums, names and numbers only.
     pub text: String,
+}
+
+fn schema<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
+    one_of(from, &[SCHEMA])
+}
+
+fn basis<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
+    one_of(from, &["heartbeat", "lease", "none"])
+}
+
+fn one_of<'de, D: Deserializer<'de>>(from: D, words: &[Word]) -> Result<Word, D::Error> {
+    let said = String::deserialize(from)?;
+    let known = words.iter().find(|&&word| word == said);
+    known.copied().ok_or_else(|| D::Error::custom("a word that the contract does not know"))
 }

@@ -10,9 +10,12 @@ mod housekeeping;
 pub(crate) mod news;
 mod settings;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use keylane_consumer::{
@@ -22,6 +25,7 @@ use keylane_consumer::{
     store::{postgres::PostgresStore, sqlite::SqliteStore},
 };
 use keylane_producer::Log;
+use keylane_sidecar::spool::SnapshotFile;
 use serde::Serialize;
 
 use self::news::Reporter;
@@ -37,15 +41,22 @@ pub(crate) fn run(args: &WorkArgs, global: &Global, output: &mut Output) -> Resu
     let settings = settings::from_flags(args)?;
     let reporter = Reporter::new(global, &settings.name);
     let summary = match args.builtin {
-        Some(Builtin::Print) => {
-            work(builtin::Print { limit: settings.job_limit }, settings, args.assignor, global, reporter)?
+        Some(Builtin::Print) => work(
+            builtin::Print { limit: settings.job_limit },
+            settings,
+            args.assignor,
+            global,
+            reporter,
+            args.snapshot_file.as_deref(),
+        )?,
+        Some(Builtin::Discard) => {
+            work(builtin::Discard, settings, args.assignor, global, reporter, args.snapshot_file.as_deref())?
         }
-        Some(Builtin::Discard) => work(builtin::Discard, settings, args.assignor, global, reporter)?,
         None => {
             let handler = ChildHandler::new(settings::child(args, &global.store()?)?)?;
             // A program that is not there is found before the group waits for this worker.
             handler.check()?;
-            work(handler, settings, args.assignor, global, reporter)?
+            work(handler, settings, args.assignor, global, reporter, args.snapshot_file.as_deref())?
         }
     };
     tell(&summary, global, output)?;
@@ -59,15 +70,22 @@ pub(crate) fn work<H: Handler<SqliteStore> + Handler<PostgresStore>>(
     moves: MoveBy,
     global: &Global,
     reporter: Reporter,
+    snapshot: Option<&Path>,
 ) -> Result<Summary, Failure> {
     let guards = settings.guards;
     match global.store()? {
         StoreUrl::Sqlite(file) => {
-            work_on(SqliteStore::without(file, guards), handler, settings, moves, global, reporter)
+            work_on(SqliteStore::without(file, guards), handler, settings, moves, global, reporter, snapshot)
         }
-        StoreUrl::Postgres(url) => {
-            work_on(PostgresStore::without(url.address()?, guards), handler, settings, moves, global, reporter)
-        }
+        StoreUrl::Postgres(url) => work_on(
+            PostgresStore::without(url.address()?, guards),
+            handler,
+            settings,
+            moves,
+            global,
+            reporter,
+            snapshot,
+        ),
     }
 }
 
@@ -78,8 +96,13 @@ fn work_on<S: FencedStore, H: Handler<S>>(
     moves: MoveBy,
     global: &Global,
     reporter: Reporter,
+    snapshot: Option<&Path>,
 ) -> Result<Summary, Failure> {
-    let worker = assemble(store, handler, settings, moves, global)?;
+    let mut worker = assemble(store, handler, settings, moves, global)?;
+    if let Some(path) = snapshot {
+        let file = SnapshotFile::new(path);
+        worker = worker.shown_to(move |edition| file.put(edition));
+    }
     end_on_signals(worker.handle())?;
     housekeeping::begin(global)?;
     Ok(worker.run(move |notice| reporter.tell(&notice))?)

@@ -7,11 +7,13 @@
 //! - [`parking`]: keys that are parked, and their lines
 //! - [`writing`]: finished jobs to the scribe, and back
 //! - [`proving`]: commits, deadlines, closes
+//! - [`showing`]: what others are shown
 
 mod holding;
 mod jobs;
 mod parking;
 mod proving;
+mod showing;
 mod writing;
 
 use std::{
@@ -23,6 +25,7 @@ use std::{
 
 use crossbeam_channel::{Receiver, Select, TryRecvError};
 use keylane_producer::{Job, JobKey, Partition};
+use keylane_sidecar::WorkerState;
 
 use crate::{
     clock::{BootTime, Clock},
@@ -44,6 +47,7 @@ use crate::{
         prover::{self, Proved},
         runner::Runner,
         scribe::Written,
+        sight::Sight,
         tenancy::Tenancy,
     },
 };
@@ -64,6 +68,7 @@ pub(crate) struct Desk<S: FencedStore, H> {
     lease: Arc<Lease>,
     control: Arc<dyn GroupControl>,
     runner: Runner<S, H>,
+    sight: Option<Sight>,
     notices: Box<dyn FnMut(Notice) + Send>,
 
     ownership: Ownership,
@@ -137,6 +142,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         lease: Arc<Lease>,
         control: Arc<dyn GroupControl>,
         runner: Runner<S, H>,
+        sight: Option<Sight>,
         notices: Box<dyn FnMut(Notice) + Send>,
     ) -> Self {
         let clock = lease.clock().clone();
@@ -150,6 +156,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             lease,
             control,
             runner,
+            sight,
             notices,
             tenancies: NumberMap::default(),
             unheeded: HashSet::new(),
@@ -192,12 +199,14 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         self.summary.cut_short.extend(self.outbox.unwritten().cloned());
         if let Err(error) = outcome {
             self.leave_at_once(mail);
+            self.show_last(WorkerState::Unknown);
             return Err(error);
         }
         self.summary.clean = self.left && self.summary.cut_short.is_empty();
         if self.left {
             (self.notices)(Notice::Left);
         }
+        self.show_last(WorkerState::Stopped);
         Ok(self.summary)
     }
 
@@ -227,6 +236,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             self.settle_drains();
             self.send_proofs(mail, now);
             self.send_clerk(mail, now);
+            self.show(now);
         }
         Ok(())
     }
@@ -240,6 +250,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             self.timers.keys().next().map(|&(at, _)| at),
             self.ownership.next_tick(),
             self.outbox.again,
+            self.sight.as_ref().map(Sight::next),
             self.end_by,
         ];
         let wake = soonest.into_iter().flatten().min().unwrap_or(BootTime::NEVER);

@@ -23,6 +23,7 @@ use keylane_producer::{
     partition_of,
     sqlite::Patience,
 };
+use keylane_sidecar::spool::Edition;
 use rusqlite::{Connection, params};
 
 pub(crate) struct Rig {
@@ -169,9 +170,26 @@ impl Rig {
         name: &str,
         job_limit: Duration,
         handler: H,
+        listen: impl FnMut(&Notice) + Send + 'static,
+    ) -> Running {
+        Self::start(name, self.worker(name, job_limit, false, handler), listen)
+    }
+
+    /// One that shows what it holds.
+    pub(crate) fn spawn_shown<H: Handler<SqliteStore>>(
+        &self,
+        name: &str,
+        handler: H,
+        sink: impl FnMut(&Edition) -> std::io::Result<()> + Send + 'static,
+    ) -> Running {
+        Self::start(name, self.worker(name, Duration::from_secs(60), false, handler).shown_to(sink), |_| {})
+    }
+
+    fn start<H: Handler<SqliteStore>>(
+        name: &str,
+        worker: Worker<SqliteStore, H>,
         mut listen: impl FnMut(&Notice) + Send + 'static,
     ) -> Running {
-        let worker = self.worker(name, job_limit, false, handler);
         let handle = worker.handle();
         let owned = Arc::new(AtomicUsize::new(0));
         let ending = Arc::new(AtomicBool::new(false));

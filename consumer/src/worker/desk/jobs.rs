@@ -66,6 +66,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         }
         tenancy.end = tenancy.end.max(end);
         let tenure = tenancy.tenure;
+        self.show_read(partition, tenure);
         for StoredRecord { offset, record } in records {
             let tenancy = self.tenancies.get_mut(&partition).expect("nothing here ends a tenancy");
             if tenancy.is_done(offset) {

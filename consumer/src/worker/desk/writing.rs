@@ -209,6 +209,9 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         for record in &batch.quarantined {
             tenancy.watermark.finish(record.offset);
         }
+        if applied + done > 0 {
+            self.show_completed(partition, tenure);
+        }
         let took_room = results.iter().any(|result| matches!(result, JobWritten::Stopped | JobWritten::Parked));
         let mut without_room = Vec::new();
         for (job, result) in batch.jobs.into_iter().zip(results) {

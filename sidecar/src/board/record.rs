@@ -1,0 +1,81 @@
+//! One look after another: reports in, a view and what happened out, all of it kept.
+
+use std::{sync::Arc, time::Duration};
+
+use ulid::Ulid;
+
+use super::{
+    Now,
+    history::History,
+    merge::{Merge, Settings},
+};
+use crate::{
+    snapshot::Snapshot,
+    words::{Event, change::changes, event::fresh_id, fold},
+};
+
+/// If nobody looked for so long, whoever asks looks first: an old view is never served as if it were new.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(3);
+
+/// The board's memory.
+#[derive(Debug)]
+pub struct Record {
+    /// What each sidecar said.
+    pub merge: Merge,
+    history: History,
+    last: Option<(Arc<Snapshot>, Now)>,
+    episode: Option<(Ulid, i64)>,
+    observer: String,
+}
+
+impl Record {
+    /// Nothing seen yet.
+    pub fn new(settings: Settings) -> Self {
+        let observer = settings.observer.name.clone();
+        Self { merge: Merge::new(settings), history: History::default(), last: None, episode: None, observer }
+    }
+
+    /// Looks: makes the view of this moment and writes down what happened since the one before.
+    pub fn look(&mut self, now: Now) -> Arc<Snapshot> {
+        let view = Arc::new(self.merge.view(now));
+        let before = self.last.as_ref().map(|(view, _)| &**view);
+        // Before the first word there is nothing that could have been before.
+        let before = before.filter(|before| !before.workers.is_empty());
+        let events: Vec<Event> = changes(before, &view)
+            .into_iter()
+            .map(|(at_ms, happening)| {
+                let episode = episode(&mut self.episode, at_ms);
+                Event::new(&self.observer, episode, at_ms, now.wall_ms, happening)
+            })
+            .collect();
+        self.history.keep(&view, &events, now.wall_ms);
+        self.last = Some((Arc::clone(&view), now));
+        view
+    }
+
+    /// The view to show now.
+    pub fn view(&mut self, now: Now) -> Arc<Snapshot> {
+        match &self.last {
+            Some((view, at)) if u128::from(now.since(at.boot_ms)) < LOOK_AGAIN_AFTER.as_millis() => Arc::clone(view),
+            _ => self.look(now),
+        }
+    }
+
+    /// What was.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// When the last look was.
+    pub fn looked(&self) -> Option<Now> {
+        self.last.as_ref().map(|(_, at)| *at)
+    }
+}
+
+/// What follows within the window of an episode's first event belongs to it.
+fn episode(open: &mut Option<(Ulid, i64)>, at_ms: i64) -> Ulid {
+    match open {
+        Some((id, began)) if u128::from(at_ms.abs_diff(*began)) <= fold::WINDOW.as_millis() => *id,
+        _ => open.insert((fresh_id(at_ms), at_ms)).0,
+    }
+}

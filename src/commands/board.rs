@@ -1,0 +1,88 @@
+//! `keylane board`: shows what all sidecars say. It reads, and nothing else.
+
+use std::process;
+
+use keylane_sidecar::{
+    Observer,
+    board::{http::Board, merge::Settings},
+};
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    iterator::Signals,
+};
+use tokio::{net::TcpListener, runtime, sync::oneshot};
+
+use crate::{
+    cli::{BoardArgs, Global},
+    exit::{Code, Failure},
+    output::Output,
+};
+
+/// Shown where this machine's name is not to be had.
+const NAMELESS: &str = "keylane-board";
+
+pub(crate) fn run(args: &BoardArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
+    if args.lost_after < args.stale_after {
+        return Err(Failure::new(Code::Usage, "--lost-after is shorter than --stale-after")
+            .remedy("a worker is silent before it may be gone: give --lost-after the longer time"));
+    }
+    let asked_to_end = asked_to_end()?;
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Code::Unavailable, "cannot start").because(&error))?;
+    runtime.block_on(async {
+        let cannot_listen = |error: std::io::Error| {
+            Failure::new(Code::Unavailable, format!("cannot listen on {}", args.listen))
+                .because(&error)
+                .remedy("name another address with --listen")
+        };
+        let listener = TcpListener::bind(args.listen).await.map_err(cannot_listen)?;
+        let address = listener.local_addr().map_err(cannot_listen)?;
+        if output.is_json() {
+            output.json(&serde_json::json!({ "board": format!("http://{address}") }))?;
+        } else {
+            output.line(&format!("board of {} / {}: http://{address}", global.queue, global.group))?;
+        }
+        output.flush()?;
+        let serving = Board::serve(listener, args.sidecar.clone(), args.every, settings(args, global));
+        tokio::select! {
+            served = serving => served.map_err(cannot_listen).map(|()| Code::Done),
+            signal = asked_to_end => Ok(if signal == Ok(SIGTERM) { Code::Done } else { Code::Interrupted }),
+        }
+    })
+}
+
+fn settings(args: &BoardArgs, global: &Global) -> Settings {
+    let millis = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    let is_name = !host.is_empty() && host.bytes().all(fits);
+    Settings {
+        queue: global.queue.to_string(),
+        group: global.group.to_string(),
+        observer: Observer {
+            name: if is_name { host } else { NAMELESS.to_owned() },
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        },
+        stale_after_ms: millis(args.stale_after),
+        lost_after_ms: millis(args.lost_after),
+    }
+}
+
+/// Answers the signal that asks this process to end. The second one ends it at once.
+fn asked_to_end() -> Result<oneshot::Receiver<i32>, Failure> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|error| Failure::new(Code::Unavailable, "cannot listen for signals").because(&error))?;
+    let (tell, told) = oneshot::channel();
+    std::thread::spawn(move || {
+        let mut signals = signals.forever();
+        if let Some(signal) = signals.next() {
+            let _ = tell.send(signal);
+        }
+        if signals.next().is_some() {
+            process::exit(Code::Interrupted as i32);
+        }
+    });
+    Ok(told)
+}

@@ -1,0 +1,75 @@
+//! `keylane narrate`: a snapshot in plain words, and which report says otherwise than another.
+
+use std::{fs::File, io::Read, path::Path};
+
+use keylane_sidecar::{
+    Snapshot,
+    board::intake::{self, LARGEST_ANSWER},
+    words,
+};
+
+use super::timeline::fetch;
+use crate::{
+    cli::NarrateArgs,
+    exit::{Code, Failure},
+    output::Output,
+};
+
+pub(crate) fn run(args: &NarrateArgs, output: &mut Output) -> Result<Code, Failure> {
+    let (name, snapshot) = match &args.file {
+        Some(file) => (file.display().to_string(), bytes(file)?),
+        None => (args.board().to_string(), fetch(&args.board(), "/v1/snapshot")?.into_bytes()),
+    };
+    let snapshot = intake::read(&snapshot).map_err(|error| {
+        Failure::new(Code::BadInput, format!("cannot tell what is in '{name}'"))
+            .because(&error)
+            .remedy("give it a snapshot as a sidecar or a board serves it at /v1/snapshot")
+    })?;
+    let (headline, against) = (words::headline(&snapshot), words::contradictions(&snapshot));
+    if output.is_json() {
+        let notices: Vec<&str> = snapshot.notices.iter().map(|n| n.text.as_str()).collect();
+        let told = serde_json::json!({
+            "observed_at": snapshot.observed_at, "headline": headline, "notices": notices, "contradictions": against,
+        });
+        output.json(&told)?;
+    } else {
+        print(&snapshot, &headline, &against, output)?;
+    }
+    Ok(Code::Done)
+}
+
+fn print(snapshot: &Snapshot, headline: &str, against: &[String], output: &mut Output) -> Result<(), Failure> {
+    let queue = &snapshot.queue;
+    let seen = format!("{} / {} on {}, seen {}", queue.topic, queue.group, queue.cluster, snapshot.observed_at);
+    output.line(&seen)?;
+    output.line(headline)?;
+    for notice in &snapshot.notices {
+        output.line(&notice.text)?;
+    }
+    output.line(match against {
+        [] => "The reports do not contradict each other.",
+        [_] => "One contradiction:",
+        _ => "Contradictions:",
+    })?;
+    for contradiction in against {
+        output.line(&format!("  {contradiction}"))?;
+    }
+    Ok(())
+}
+
+/// At most as much as a snapshot may have.
+fn bytes(file: &Path) -> Result<Vec<u8>, Failure> {
+    let read = |from: &mut dyn Read| {
+        let mut bytes = Vec::new();
+        from.take(LARGEST_ANSWER as u64 + 1).read_to_end(&mut bytes).map(|_| bytes)
+    };
+    let read = if file == Path::new("-") {
+        read(&mut std::io::stdin().lock())
+    } else {
+        File::open(file).and_then(|mut file| read(&mut file))
+    };
+    read.map_err(|error| {
+        let code = if error.kind() == std::io::ErrorKind::NotFound { Code::NotFound } else { Code::BadInput };
+        Failure::new(code, format!("cannot read '{}'", file.display())).because(&error)
+    })
+}
