@@ -9,6 +9,7 @@ mod config;
 mod demo;
 mod enqueue;
 mod fence;
+mod parked;
 mod queue;
 mod results;
 mod retry;
@@ -38,6 +39,7 @@ pub(crate) use config::{ConfigArgs, ConfigCommand};
 pub(crate) use demo::{DemoArgs, DemoWorkerArgs};
 pub(crate) use enqueue::{EnqueueArgs, InputFormat};
 pub(crate) use fence::{FenceArgs, FenceCommand, ResetArgs, ShowArgs};
+pub(crate) use parked::{ActArgs, Etag, ListArgs, ParkedArgs, ParkedCommand, ShowLineArgs};
 pub(crate) use queue::{CreateArgs, DescribeArgs, QueueArgs, QueueCommand};
 pub(crate) use results::ResultsArgs;
 pub(crate) use retry::RetryArgs;
@@ -65,7 +67,8 @@ Looking and steering:
   timeline     What happened, in sentences, from a board
   narrate      A snapshot in plain words, and what in it contradicts what
   results      Read what jobs left, as NDJSON
-  retry        Let stopped keys go on
+  parked       List, show, replay and drop what is parked
+  retry        Replay parked keys at once
   fence        Show who claimed each partition in the store; reset it
 
 This program:
@@ -122,7 +125,9 @@ pub(crate) enum Command {
     Narrate(NarrateArgs),
     /// Read the results of jobs, one JSON object a line
     Results(ResultsArgs),
-    /// Let stopped keys go on
+    /// List, show, replay and drop what is parked: the jobs of keys that stand still
+    Parked(ParkedArgs),
+    /// Replay parked keys at once
     Retry(RetryArgs),
     /// Look at the fence: who claimed each partition in the store; reset it
     Fence(FenceArgs),

@@ -8,6 +8,7 @@ pub(crate) mod demo;
 pub(crate) mod enqueue;
 pub(crate) mod fence;
 pub(crate) mod narrate;
+pub(crate) mod parked;
 pub(crate) mod queue;
 pub(crate) mod results;
 pub(crate) mod retry;

@@ -44,6 +44,7 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         Command::Config(args) => commands::config::run(args, global, &mut output),
         Command::Enqueue(args) => commands::enqueue::run(args, global, &mut output),
         Command::Fence(args) => commands::fence::run(args, global, &mut output),
+        Command::Parked(args) => commands::parked::run(args, global, &mut output),
         Command::Queue(args) => commands::queue::run(args, global, &mut output),
         Command::Results(args) => commands::results::run(args, global, &mut output),
         Command::Retry(args) => commands::retry::run(args, global, &mut output),

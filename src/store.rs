@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use keylane_consumer::{
     Error,
     store::{
-        Act, FenceRow, FencedStore, PartitionOverview, Reset, ResetOrder, ResultRow, ResultsOf, StoreSession,
-        postgres::PostgresStore, sqlite::SqliteStore,
+        Act, FenceRow, FencedStore, Line, LineOrder, ParkedJob, PartitionOverview, Reset, ResetOrder, ResultRow,
+        ResultsOf, StoreSession, postgres::PostgresStore, sqlite::SqliteStore,
     },
 };
-use keylane_producer::{GroupName, JobKey, Partition, QueueIdentity, sqlite::Patience};
+use keylane_producer::{GroupName, JobKey, Offset, Partition, QueueIdentity, sqlite::Patience};
 
 use crate::{
     cli::{Global, StoreUrl},
@@ -24,8 +24,32 @@ pub(crate) enum Store {
     Postgres(PostgresStore),
 }
 
-/// Lets a key go on: its partition, the key, the version that was read.
-pub(crate) type Releasing = Box<dyn FnMut(Partition, &JobKey, u64) -> Result<bool, Error>>;
+/// The lines of parked keys, to look into and to act on.
+pub(crate) trait Lines {
+    /// Which jobs wait in a line.
+    fn line(&mut self, partition: Partition, key: &JobKey) -> Result<Line, Error>;
+    /// These of them.
+    fn jobs(&mut self, partition: Partition, key: &JobKey, offsets: &[Offset]) -> Result<Vec<ParkedJob>, Error>;
+    /// Replays or drops a line; `false` if it is not as it was read.
+    fn act(&mut self, order: &LineOrder) -> Result<bool, Error>;
+}
+
+/// One session's.
+struct LinesOf<S: FencedStore>(S::Session);
+
+impl<S: FencedStore> Lines for LinesOf<S> {
+    fn line(&mut self, partition: Partition, key: &JobKey) -> Result<Line, Error> {
+        self.0.line(partition, key)
+    }
+
+    fn jobs(&mut self, partition: Partition, key: &JobKey, offsets: &[Offset]) -> Result<Vec<ParkedJob>, Error> {
+        self.0.parked(partition, key, offsets)
+    }
+
+    fn act(&mut self, order: &LineOrder) -> Result<bool, Error> {
+        self.0.act_on_line(order)
+    }
+}
 
 impl Store {
     /// The one that the flags name.
@@ -79,11 +103,14 @@ impl Store {
         }
     }
 
-    /// Opens it for the release of keys.
-    pub(crate) fn releasing(&self, queue: &QueueIdentity, group: &GroupName) -> Result<Releasing, Error> {
+    /// Opens it for the lines of parked keys.
+    pub(crate) fn lines(&self, queue: &QueueIdentity, group: &GroupName) -> Result<Box<dyn Lines>, Error> {
         Ok(match self {
-            Self::Sqlite(store) => releasing(store.clone().with_patience(Patience::Patient).open(queue, group)?),
-            Self::Postgres(store) => releasing(store.open(queue, group)?),
+            Self::Sqlite(store) => {
+                let store = store.clone().with_patience(Patience::Patient);
+                Box::new(LinesOf::<SqliteStore>(store.open(queue, group)?))
+            }
+            Self::Postgres(store) => Box::new(LinesOf::<PostgresStore>(store.open(queue, group)?)),
         })
     }
 
@@ -94,8 +121,4 @@ impl Store {
             Self::Postgres(store) => store.clock_skew().map(|(skew, _)| Some(skew)),
         }
     }
-}
-
-fn releasing<S: FencedStore>(mut session: impl StoreSession<S> + 'static) -> Releasing {
-    Box::new(move |partition, key, version| session.release_key(partition, key, version))
 }

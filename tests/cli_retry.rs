@@ -46,7 +46,8 @@ fn a_stopped_key_is_named_released_and_finished_in_order() {
     let place = with_jobs(&["bad-1", "good", "bad-1", "bad-1", "good"]);
     let worker = Worker::start(&place, "worker-1", &[], ANSWER);
     wait_until("the key is stopped and the other one finished", || {
-        stopped(&place).len() == 1 && results(&place, "good") == ["1", "4"]
+        let keys = stopped(&place);
+        keys.len() == 1 && keys[0]["jobs_behind"] == 2 && results(&place, "good") == ["1", "4"]
     });
     let text = place.run(&["status"]).expect(0).stdout;
     for part in ["1 key stands still.", "bad-1", "2 jobs wait behind it", "no such customer", "keylane retry bad-1"] {

@@ -20,6 +20,11 @@ use keylane_producer::Partition;
 
 use crate::clock::{BootTime, Clock};
 
+mod pass;
+
+pub use pass::Pass;
+pub(crate) use pass::{JobPass, redacted};
+
 /// The group's number, raised at every completed join. Below 1 there is none, and no claim.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(NonZeroU64);

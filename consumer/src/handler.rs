@@ -10,7 +10,10 @@ use bytes::Bytes;
 use keylane_producer::{Attempt, Job, Offset, Partition};
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{Effect, EffectError, FencedStore};
+use crate::{
+    fence::Pass,
+    store::{Effect, EffectError, FencedStore},
+};
 
 pub mod child;
 
@@ -43,6 +46,7 @@ pub struct JobContext {
     pub offset: Offset,
     /// Which try at running it this is.
     pub attempt: Attempt,
+    pub(crate) pass: Option<Pass>,
     pub(crate) cancel: CancellationToken,
 }
 

@@ -1,16 +1,18 @@
 //! Pure: one job at a time a key, many keys at once, both bounded.
 //!
 //! A lane is one key's jobs in log order. Its head stays in place until its write is applied, so no follower starts
-//! before the job in front of it has its last word: not while it runs, not while it waits for another try, not while its
-//! key is stopped.
+//! before the job in front of it has its last word: not while it runs, not while it waits for another try. A key whose job
+//! cannot be done is parked: what it has here, and what comes, moves to the key's line in the store, in order.
 //!
 //! 1. No key has two jobs running, and no job starts before the ones in front of it in its lane are applied.
 //! 2. What is running is bounded; what is held for each partition is bounded in jobs and bytes. A full partition asks to
 //!    be paused, the others go on.
 //! 3. No key fills its partition: in a filling partition, what a lane has beyond its share keeps its place only and is read
-//!    again from the log when its turn comes. So does all of a stopped lane.
+//!    again from the log when its turn comes.
 //! 4. A [`Ticket`] names its tenure, so word of a job that began under an earlier claim changes nothing, also if the
 //!    same offset runs again.
+//! 5. A parked key starts nothing until its line was read back in front of all that came since; and the line is not read
+//!    while a job is on its way to it.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -66,6 +68,8 @@ pub struct Lanes<J> {
     partitions: NumberMap<Partition, PartitionLanes<J>>,
     /// Lanes whose head can start, oldest first; an entry may be outdated.
     ready: VecDeque<(Partition, Tenure, JobKey)>,
+    /// Parked lanes that hold something that can move to their lines; an entry may be outdated.
+    movable: VecDeque<(Partition, Tenure, JobKey)>,
     running: NumberSet<Ticket>,
     actions: Vec<LaneAction>,
 }
@@ -78,7 +82,9 @@ struct PartitionLanes<J> {
     held_jobs: usize,
     held_bytes: usize,
     known_jobs: usize,
-    /// Lanes in [`State::Busy`].
+    /// How many of them were read back from lines: they do not count against the bound, which is for what the log has.
+    line_jobs: usize,
+    /// Lanes in [`State::Busy`] or [`State::Moving`].
     busy: usize,
     full: bool,
     draining: bool,
@@ -92,6 +98,13 @@ struct Lane<J> {
     bare: VecDeque<Bare>,
     /// How many of `bare` are being read again: they count as held already.
     asked: usize,
+    /// How many, from the head on, were read back from the key's line.
+    from_line: usize,
+    /// How many, from the head on, are on their way to the line.
+    moving: usize,
+    parked: bool,
+    /// A person wants its line run.
+    released: bool,
     state: State,
 }
 
@@ -115,10 +128,14 @@ enum State {
     Busy,
     /// The head waits for another try.
     Waiting,
-    /// The head could not be done.
-    Stopped,
     /// The head is being read again.
     Reading,
+    /// The key is parked; what is held can move to its line.
+    Parked,
+    /// Some of what is held is on its way there.
+    Moving,
+    /// The line is being read back.
+    Returning,
 }
 
 /// What the world outside has to do.
@@ -138,13 +155,27 @@ pub enum LaneAction {
         key: JobKey,
         /// Ascending.
         offsets: Vec<Offset>,
+        /// How many of them, from the first on, are in the key's line and not to be asked of the log.
+        from_line: usize,
+    },
+    /// Read which jobs are in the key's line and give them to [`Lanes::line`].
+    Return {
+        /// Whose.
+        partition: Partition,
+        /// For which tenure.
+        tenure: Tenure,
+        /// Which.
+        key: JobKey,
     },
 }
 
 impl LaneAction {
     fn partition(&self) -> Partition {
         match self {
-            Self::Pause(partition) | Self::Resume(partition) | Self::Reread { partition, .. } => *partition,
+            Self::Pause(partition)
+            | Self::Resume(partition)
+            | Self::Reread { partition, .. }
+            | Self::Return { partition, .. } => *partition,
         }
     }
 }
@@ -167,6 +198,7 @@ impl<J: Clone> Lanes<J> {
             limits,
             partitions: NumberMap::default(),
             ready: VecDeque::new(),
+            movable: VecDeque::new(),
             running: NumberSet::default(),
             actions: Vec::new(),
         }
@@ -184,6 +216,7 @@ impl<J: Clone> Lanes<J> {
         // What was asked for it must not reach its next tenure: a pause would hold that for ever.
         self.actions.retain(|action| action.partition() != partition);
         self.ready.retain(|(of, ..)| *of != partition);
+        self.movable.retain(|(of, ..)| *of != partition);
         self.partitions.remove(&partition).map_or(0, |p| p.known_jobs)
     }
 
@@ -206,11 +239,13 @@ impl<J: Clone> Lanes<J> {
         let lane = lanes.lanes.entry(key.clone()).or_insert_with(|| Lane::new(State::Ready));
         let place = Bare { offset, size };
         lanes.known_jobs += 1;
-        if lane.state == State::Stopped || !lane.bare.is_empty() || (filling && lane.has_its_share(&self.limits)) {
+        let waits = matches!(lane.state, State::Returning | State::Reading);
+        if waits || !lane.bare.is_empty() || (filling && lane.has_its_share(&self.limits)) {
             lane.bare.push_back(place);
         } else {
             if lane.held.is_empty() {
-                self.ready.push_back((partition, tenure, key));
+                let queue = if lane.parked { &mut self.movable } else { &mut self.ready };
+                queue.push_back((partition, tenure, key));
             }
             lanes.held_jobs += 1;
             lanes.held_bytes += size;
@@ -220,11 +255,53 @@ impl<J: Clone> Lanes<J> {
         self.balance(partition);
     }
 
-    /// A key that stands still from the start, before any of its jobs is offered: an earlier owner stopped it.
-    pub fn stopped(&mut self, partition: Partition, tenure: Tenure, key: JobKey) {
+    /// A key that is parked from the start, before any of its jobs is offered: an earlier owner parked it.
+    pub fn parked(&mut self, partition: Partition, tenure: Tenure, key: JobKey) {
         if let Some(lanes) = self.partitions.get_mut(&partition).filter(|p| p.tenure == tenure) {
-            lanes.lanes.entry(key).or_insert_with(|| Lane::new(State::Stopped));
+            lanes.lanes.entry(key).or_insert_with(|| Lane { parked: true, ..Lane::new(State::Parked) });
         }
+    }
+
+    /// Jobs of parked keys to put at the end of their lines now, each key's in order. Word of them is [`Lanes::applied`]
+    /// when they are there, or [`Lanes::kept`].
+    pub fn moves(&mut self) -> Vec<Start<J>> {
+        let mut moves = Vec::new();
+        for (partition, tenure, key) in mem::take(&mut self.movable) {
+            let Some(lanes) = self.partitions.get_mut(&partition).filter(|p| p.tenure == tenure) else { continue };
+            let Some(lane) = lanes.lanes.get_mut(&key).filter(|lane| lane.state == State::Parked) else { continue };
+            if lane.held.is_empty() || lanes.draining {
+                continue;
+            }
+            lane.state = State::Moving;
+            lane.moving = lane.held.len();
+            lanes.busy += 1;
+            moves.extend(lane.held.iter().map(|held| Start {
+                ticket: Ticket { partition, tenure, offset: held.place.offset },
+                key: key.clone(),
+                job: held.job.clone(),
+            }));
+        }
+        moves
+    }
+
+    /// Jobs that were on their way to their line, this one the first, are not: its partition drains and the next owner moves
+    /// them, or the line is full and is read back first.
+    pub fn kept(&mut self, ticket: Ticket, key: &JobKey) {
+        if let Some(lanes) = self.partitions.get_mut(&ticket.partition).filter(|p| p.tenure == ticket.tenure)
+            && let Some(lane) = lanes.lanes.get_mut(key).filter(|lane| lane.state == State::Moving)
+        {
+            lane.state = State::Parked;
+            lane.moving = 0;
+            lanes.busy -= 1;
+            if lane.released {
+                self.head_changed(ticket.partition, key);
+            }
+        }
+    }
+
+    /// Whether a person wants the line of this parked key run, and it is not read back yet.
+    pub fn is_released(&self, partition: Partition, key: &JobKey) -> bool {
+        self.partitions.get(&partition).and_then(|p| p.lanes.get(key)).is_some_and(|lane| lane.parked && lane.released)
     }
 
     /// The next job that may start, if a slot is free. It keeps the slot until [`Lanes::ended`].
@@ -253,19 +330,26 @@ impl<J: Clone> Lanes<J> {
         self.busy_lane(ticket, key).is_some()
     }
 
-    /// The head's write is applied: the next job of the key may start.
+    /// The head's write is applied, or the head is in its line: the next job of the key may start, or move.
     pub fn applied(&mut self, ticket: Ticket, key: &JobKey) {
         let Some(lanes) = self.partitions.get_mut(&ticket.partition).filter(|p| p.tenure == ticket.tenure) else {
             return;
         };
-        let Some(lane) = lanes.lanes.get_mut(key).filter(|lane| lane.is_busy_with(ticket.offset)) else { return };
+        let Some(lane) = lanes.lanes.get_mut(key).filter(|lane| lane.is_at(ticket.offset)) else { return };
         let size = lane.held.pop_front().expect("a busy lane has its head").place.size;
         lane.held_bytes -= size;
         lanes.known_jobs -= 1;
         lanes.held_jobs -= 1;
         lanes.held_bytes -= size;
+        lanes.line_jobs -= lane.off_the_line();
+        if lane.state == State::Moving {
+            lane.moving -= 1;
+            if lane.moving > 0 {
+                return self.balance(ticket.partition);
+            }
+        }
         lanes.busy -= 1;
-        if lane.held.is_empty() {
+        if lane.parked || lane.held.is_empty() {
             self.head_changed(ticket.partition, key);
         } else {
             lane.state = State::Ready;
@@ -284,29 +368,63 @@ impl<J: Clone> Lanes<J> {
         self.wake(ticket.partition, ticket.tenure, key, State::Waiting, Some(ticket.offset));
     }
 
-    /// The head could not be done: its key stands still, and keeps no bytes here however long that is.
-    pub fn stop(&mut self, ticket: Ticket, key: &JobKey) {
-        if !self.settle(ticket, key, State::Stopped) {
-            return;
-        }
+    /// The head could not be done and is in its key's line: the key is parked, and what waits here follows. What was read
+    /// back from the line is still in it.
+    pub fn park(&mut self, ticket: Ticket, key: &JobKey) {
+        let Some(lane) = self.busy_lane(ticket, key) else { return };
+        lane.parked = true;
+        lane.released = false;
+        let read_back = mem::take(&mut lane.from_line);
+        let in_line = read_back.max(1);
+        let held: Vec<_> = lane.held.drain(..in_line.min(lane.held.len())).collect();
+        let bytes: usize = held.iter().map(|held| held.place.size).sum();
+        lane.held_bytes -= bytes;
+        lane.bare.drain(..in_line - held.len());
         let lanes = self.partitions.get_mut(&ticket.partition).expect("the lane was just found in it");
-        let lane = lanes.lanes.get_mut(key).expect("it was just found");
+        lanes.known_jobs -= in_line;
+        lanes.line_jobs -= read_back;
+        lanes.held_jobs -= held.len();
+        lanes.held_bytes -= bytes;
+        lanes.busy -= 1;
+        self.head_changed(ticket.partition, key);
+        self.balance(ticket.partition);
+    }
+
+    /// A person wants the line of a parked key run: it is read back as soon as nothing is on its way to it. `false` if the
+    /// key is not parked here, or this was said before.
+    pub fn release(&mut self, partition: Partition, tenure: Tenure, key: &JobKey) -> bool {
+        let Some(lanes) = self.partitions.get_mut(&partition).filter(|p| p.tenure == tenure) else { return false };
+        let Some(lane) = lanes.lanes.get_mut(key).filter(|lane| lane.parked && !lane.released) else { return false };
+        lane.released = true;
+        if lane.state == State::Parked {
+            self.head_changed(partition, key);
+        }
+        true
+    }
+
+    /// The line that [`LaneAction::Return`] asked for: its jobs run in order, and before all that came since.
+    pub fn line(&mut self, partition: Partition, tenure: Tenure, key: &JobKey, jobs: &[(Offset, usize)]) {
+        let Some(lanes) = self.partitions.get_mut(&partition).filter(|p| p.tenure == tenure) else { return };
+        let Some(lane) = lanes.lanes.get_mut(key).filter(|lane| lane.state == State::Returning) else { return };
         lanes.held_jobs -= lane.held.len();
         lanes.held_bytes -= mem::take(&mut lane.held_bytes);
         for held in lane.held.drain(..).rev() {
             lane.bare.push_front(held.place);
         }
-        self.balance(ticket.partition);
+        for &(offset, size) in jobs.iter().rev() {
+            lane.bare.push_front(Bare { offset, size });
+        }
+        lane.from_line = jobs.len();
+        lanes.line_jobs += jobs.len();
+        lanes.known_jobs += jobs.len();
+        (lane.parked, lane.released) = (false, false);
+        self.head_changed(partition, key);
+        self.balance(partition);
     }
 
-    /// A person let a stopped key go on. `false` if it is not stopped here.
-    pub fn release(&mut self, partition: Partition, tenure: Tenure, key: &JobKey) -> bool {
-        self.wake(partition, tenure, key, State::Stopped, None)
-    }
-
-    /// Whether a tenure has this key stopped.
-    pub fn is_stopped(&self, partition: Partition, key: &JobKey) -> bool {
-        self.partitions.get(&partition).and_then(|p| p.lanes.get(key)).is_some_and(|lane| lane.state == State::Stopped)
+    /// Whether a tenure has this key parked.
+    pub fn is_parked(&self, partition: Partition, key: &JobKey) -> bool {
+        self.partitions.get(&partition).and_then(|p| p.lanes.get(key)).is_some_and(|lane| lane.parked)
     }
 
     /// Records that [`LaneAction::Reread`] asked for. Those of `asked` that the log does not have any more are dropped
@@ -334,6 +452,11 @@ impl<J: Clone> Lanes<J> {
                 lanes.known_jobs -= 1;
                 lanes.held_jobs -= 1;
                 lanes.held_bytes -= place.size;
+                // Those before it are held, so this is the next of the line if any of that is left.
+                if lane.held.len() < lane.from_line {
+                    lane.from_line -= 1;
+                    lanes.line_jobs -= 1;
+                }
                 gone.push(place.offset);
             }
         }
@@ -353,16 +476,16 @@ impl<J: Clone> Lanes<J> {
         self.running.len()
     }
 
-    /// Jobs of the partition that are known and not finished, and how many of its keys are stopped.
+    /// Jobs of the partition that are known and not finished, and how many of its keys are parked.
     pub fn counts(&self, partition: Partition) -> (usize, usize) {
         self.partitions
             .get(&partition)
-            .map_or((0, 0), |p| (p.known_jobs, p.lanes.values().filter(|lane| lane.state == State::Stopped).count()))
+            .map_or((0, 0), |p| (p.known_jobs, p.lanes.values().filter(|lane| lane.parked).count()))
     }
 
-    /// Whether every job that is known waits behind a stopped key, so that only a person can move on.
-    pub fn only_stopped_left(&self) -> bool {
-        self.partitions.values().all(|p| p.lanes.values().all(|lane| lane.state == State::Stopped))
+    /// Whether nothing is left here but keys whose jobs are all in their lines, so that only a person can move on.
+    pub fn only_parked_left(&self) -> bool {
+        self.partitions.values().all(|p| p.lanes.values().all(|lane| lane.state == State::Parked && lane.is_empty()))
     }
 
     /// The lane whose head is this busy ticket.
@@ -392,29 +515,37 @@ impl<J: Clone> Lanes<J> {
         true
     }
 
-    /// A lane that is not busy has a new head, or none: start it, read it, or forget the lane.
+    /// A lane that is not busy has a new head, or none: start it, move it, read it, or forget the lane.
     fn head_changed(&mut self, partition: Partition, key: &JobKey) {
         let Some(lanes) = self.partitions.get_mut(&partition) else { return };
         let filling = lanes.reaches(&self.limits, 4);
         let Some(lane) = lanes.lanes.get_mut(key) else { return };
-        if !lane.held.is_empty() {
-            lane.state = State::Ready;
-            self.ready.push_back((partition, lanes.tenure, key.clone()));
-        } else if lane.bare.is_empty() {
-            lanes.lanes.remove(key);
-        } else {
+        let tenure = lanes.tenure;
+        if lane.parked && lane.released {
+            lane.state = State::Returning;
+            self.actions.push(LaneAction::Return { partition, tenure, key: key.clone() });
+        } else if !lane.held.is_empty() {
+            let (state, queue) =
+                if lane.parked { (State::Parked, &mut self.movable) } else { (State::Ready, &mut self.ready) };
+            lane.state = state;
+            queue.push_back((partition, tenure, key.clone()));
+        } else if !lane.bare.is_empty() {
             let (offsets, bytes) = lane.ask(&self.limits, filling);
+            let from_line = lane.from_line.min(offsets.len());
             lanes.held_jobs += offsets.len();
             lanes.held_bytes += bytes;
-            let (tenure, key) = (lanes.tenure, key.clone());
-            self.actions.push(LaneAction::Reread { partition, tenure, key, offsets });
+            self.actions.push(LaneAction::Reread { partition, tenure, key: key.clone(), offsets, from_line });
+        } else if lane.parked {
+            lane.state = State::Parked;
+        } else {
+            lanes.lanes.remove(key);
         }
     }
 
     /// Pauses a partition that became full, resumes one that is half empty again.
     fn balance(&mut self, partition: Partition) {
         let Some(lanes) = self.partitions.get_mut(&partition) else { return };
-        let above = |share| lanes.reaches(&self.limits, share) || lanes.known_jobs * share >= self.limits.known_jobs;
+        let above = |share| lanes.reaches(&self.limits, share) || lanes.of_the_log() * share >= self.limits.known_jobs;
         if !lanes.full && above(1) {
             lanes.full = true;
             self.actions.push(LaneAction::Pause(partition));
@@ -428,7 +559,13 @@ impl<J: Clone> Lanes<J> {
 impl<J> PartitionLanes<J> {
     fn new(tenure: Tenure) -> Self {
         let lanes = HashMap::new();
-        Self { tenure, lanes, held_jobs: 0, held_bytes: 0, known_jobs: 0, busy: 0, full: false, draining: false }
+        let (held_jobs, held_bytes, known_jobs, line_jobs) = (0, 0, 0, 0);
+        Self { tenure, lanes, held_jobs, held_bytes, known_jobs, line_jobs, busy: 0, full: false, draining: false }
+    }
+
+    /// Jobs that are known, without those that were read back from lines.
+    fn of_the_log(&self) -> usize {
+        self.known_jobs - self.line_jobs
     }
 
     /// Whether it holds one `share`-th of what it may.
@@ -440,7 +577,25 @@ impl<J> PartitionLanes<J> {
 
 impl<J> Lane<J> {
     fn new(state: State) -> Self {
-        Self { held: VecDeque::new(), held_bytes: 0, bare: VecDeque::new(), asked: 0, state }
+        let (held, bare) = (VecDeque::new(), VecDeque::new());
+        Self { held, held_bytes: 0, bare, asked: 0, from_line: 0, moving: 0, parked: false, released: false, state }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.bare.is_empty()
+    }
+
+    /// Whether this job is at its head and has left the lane's hands: it runs, or is on its way to the line.
+    fn is_at(&self, offset: Offset) -> bool {
+        let moves = self.state == State::Moving && self.held.front().is_some_and(|head| head.place.offset == offset);
+        moves || self.is_busy_with(offset)
+    }
+
+    /// The head leaves: how many jobs of the line that makes less, none or one.
+    fn off_the_line(&mut self) -> usize {
+        let off = self.from_line.min(1);
+        self.from_line -= off;
+        off
     }
 
     fn is_busy_with(&self, offset: Offset) -> bool {

@@ -84,7 +84,7 @@ pub enum Notice {
         /// The handler's words.
         reason: String,
     },
-    /// A key stopped: `keylane retry` lets it go on.
+    /// A key is parked: its job, and what follows it, wait in the store until `keylane parked replay` or `drop`.
     KeyStopped {
         /// Where.
         partition: Partition,
@@ -101,7 +101,15 @@ pub enum Notice {
         /// The handler's words.
         reason: String,
     },
-    /// A stopped key goes on.
+    /// The lines of a partition's parked keys hold as many jobs as they may: what cannot be done waits here, and the
+    /// partition holds back when that is as much as it may hold.
+    LinesFull {
+        /// Where.
+        partition: Partition,
+        /// How many jobs that is.
+        room: u64,
+    },
+    /// The line of a parked key is run.
     KeyReleased {
         /// Where.
         partition: Partition,

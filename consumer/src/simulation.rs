@@ -1,13 +1,14 @@
 //! Workers under a virtual clock: ownership, lanes, watermark, retry and fence as a worker ties them, on a simulated log,
 //! group and store, with processes that die, freeze, are cut off from the broker, or end; with stores that go away, writes
-//! that arrive seconds late and answers that do not come; with handlers that fail. From a seed: the same seed, the same
-//! run.
+//! that arrive seconds late and answers that do not come; with handlers that fail, keys that are parked and lines that are
+//! replayed. From a seed: the same seed, the same run.
 //!
 //! 1. The store never takes an older token after a newer.
 //! 2. For each key, effects are in offset order, none skipped, none twice.
 //! 3. What is committed is finished, without a gap, and never falls.
 //! 4. No key runs twice in a worker's tenure, and nothing starts once a newer claim stands.
-//! 5. When faults stop, every job ends done, or stands behind one that cannot be done.
+//! 5. When faults stop, every job ends done, or waits in its key's line behind one that cannot be done; and every partition is
+//!    committed to its end.
 //!
 //! A failure prints its seed and its event log; `KEYLANE_SEED=n` plays that one again.
 
@@ -37,6 +38,10 @@ enum Without {
     PlaceInLane,
     /// The new owner does not know what is done above the watermark, nor does the store.
     Markers,
+    /// A job's marker is written first, and its place in the line when the answer has come.
+    OneTransaction,
+    /// The new owner does not know which keys are parked.
+    Lines,
 }
 
 #[test]
@@ -101,6 +106,16 @@ fn without_an_order_of_commits_what_is_committed_falls() {
 #[test]
 fn without_a_place_in_the_lane_a_failing_job_is_overtaken() {
     shows(Without::PlaceInLane, "overtakes");
+}
+
+#[test]
+fn without_one_transaction_for_marker_and_line_a_parked_job_is_lost() {
+    shows(Without::OneTransaction, "overtakes");
+}
+
+#[test]
+fn without_its_line_in_front_of_it_a_newer_job_overtakes_the_parked_ones() {
+    shows(Without::Lines, "overtakes");
 }
 
 #[test]

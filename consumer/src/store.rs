@@ -12,6 +12,8 @@
 //!    nothing and says [`Written::AlreadyDone`]. So a write whose outcome is unknown may be tried again.
 //! 4. **One job's effect fails alone**: it runs in a savepoint of its own; the others of the transaction commit.
 //! 5. **Markers stay small**: ranges of offsets, joined below the watermark.
+//! 6. **A parked job is in one place**: its marker and its place in its key's line commit together, and so do its effect
+//!    and its way out of the line.
 
 use bytes::Bytes;
 use keylane_producer::{
@@ -21,11 +23,12 @@ use std::sync::Arc;
 
 use crate::{
     error::Error,
-    fence::{Fence, FenceToken, Fenced, Generation, Owner},
+    fence::{Fence, FenceToken, Fenced, Generation, Owner, Pass},
 };
 
 mod fence_rows;
 mod identity;
+mod line;
 mod plan;
 pub mod postgres;
 pub mod ranges;
@@ -36,6 +39,7 @@ pub mod rule;
 pub mod sqlite;
 
 pub use fence_rows::{FenceRow, TokenNumbers};
+pub use line::{Line, LineAct, LineOrder, ParkedJob};
 pub use reset::{Act, Reset, ResetOrder};
 pub use results::{ResultRow, ResultsOf};
 
@@ -95,7 +99,7 @@ pub trait StoreSession<S: FencedStore>: Send {
     /// As [`StoreSession::write`].
     fn starting(&mut self, fence: &Fence, running: &[Offset]) -> Result<Result<(), Fenced>, Error>;
 
-    /// Which of the stopped keys of these partitions a person released, since the worker last cleared them.
+    /// Which of the stopped keys of these partitions a person released and are not through their lines yet.
     ///
     /// # Errors
     /// As [`StoreSession::write`].
@@ -113,12 +117,32 @@ pub trait StoreSession<S: FencedStore>: Send {
     /// As [`StoreSession::write`].
     fn overview(&mut self) -> Result<Vec<PartitionOverview>, Error>;
 
-    /// Lets a stopped key go on, if its row still says what was read (`version`). `false`: it changed meanwhile, and
-    /// nothing was done.
+    /// The line of a stopped key: which jobs wait in it, in order. No row: an empty line.
     ///
     /// # Errors
     /// As [`StoreSession::write`].
-    fn release_key(&mut self, partition: Partition, key: &JobKey, version: u64) -> Result<bool, Error>;
+    fn line(&mut self, partition: Partition, key: &JobKey) -> Result<Line, Error>;
+
+    /// These jobs of a line, as they were in the log; those that are not in it any more are left out.
+    ///
+    /// # Errors
+    /// As [`StoreSession::write`].
+    fn parked(&mut self, partition: Partition, key: &JobKey, offsets: &[Offset]) -> Result<Vec<ParkedJob>, Error>;
+
+    /// Replays or drops a line, if it still is what was read, and writes down who did it and why. `false`: it changed
+    /// meanwhile, and nothing was done.
+    ///
+    /// # Errors
+    /// As [`StoreSession::write`].
+    fn act_on_line(&mut self, order: &LineOrder) -> Result<bool, Error>;
+
+    /// Replays a line whose row says what was read, whatever was put at its end since.
+    ///
+    /// # Errors
+    /// As [`StoreSession::write`].
+    fn release_key(&mut self, partition: Partition, key: &JobKey, version: u64) -> Result<bool, Error> {
+        self.act_on_line(&LineOrder::replay(partition, key.clone(), version))
+    }
 }
 
 /// What a claim is asked with.
@@ -139,9 +163,11 @@ pub struct Candidate {
 pub struct Claimed {
     /// What every write must match.
     pub token: FenceToken,
+    /// What handlers' own transactions show to the store, if it takes that from them.
+    pub pass: Option<Pass>,
     /// What is done already: skip exactly this.
     pub done: Progress,
-    /// Keys that stopped and were not released.
+    /// Keys that stopped: those that a person released too, if they are not through their lines.
     pub stopped: Vec<StoppedKey>,
     /// Whether the last owner handed over; if not, a job of its may have killed it.
     pub clean: bool,
@@ -199,8 +225,11 @@ pub struct PartitionWrite<S: FencedStore> {
     pub quarantined: Vec<Quarantined>,
     /// Everything below it is finished: markers below are joined into one.
     pub watermark: Offset,
-    /// Stopped keys that were released and are running again: their rows go, if the version still matches.
+    /// Stopped keys that were released and whose lines are empty: their rows go, if the version still matches.
     pub resumed: Vec<(JobKey, u64)>,
+    /// Jobs that all lines of the partition together may hold: beyond it a stop or a park is answered with
+    /// [`Written::NoRoom`]. Default [`MAX_PARKED`].
+    pub line_room: u64,
 }
 
 /// One finished job.
@@ -234,8 +263,10 @@ pub enum Write<S: FencedStore> {
     Effect(Effect<S>),
     /// A row in the results table: JSON text.
     Result(Bytes),
-    /// No marker: the job could not be done, and its key stops here.
+    /// The job could not be done: its key stops here, and it is the first in the key's line.
     Stop(StopReason),
+    /// Its key stands still: the job goes to the end of the key's line.
+    Park,
 }
 
 /// Writes a job's effect with the fenced transaction. It may be called again if the transaction had to begin anew (the
@@ -310,7 +341,10 @@ impl StopRule {
     }
 }
 
-/// A key that stands still until a person says `keylane retry`.
+/// Jobs that the lines of one partition may hold together.
+pub const MAX_PARKED: u64 = 100_000;
+
+/// A key that stands still, with its jobs in a line in the store, until a person replays or drops it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoppedKey {
     /// The key.
@@ -327,8 +361,12 @@ pub struct StoppedKey {
     pub since: Timestamp,
     /// Raised at each change of the row; a release names the one it read.
     pub version: u64,
-    /// A person let it go on, and no worker runs it yet.
+    /// A person let it go on: it is not through its line yet.
     pub released: bool,
+    /// Jobs in its line, the one that could not be done among them.
+    pub jobs: u64,
+    /// The last of them.
+    pub last: Offset,
 }
 
 /// What a write did in one partition.
@@ -349,8 +387,12 @@ pub enum Written {
     AlreadyDone,
     /// The effect failed and was rolled back, alone; there is no marker.
     EffectFailed(EffectError),
-    /// The key is stopped; no marker.
+    /// The key is stopped, and the job is in its line.
     Stopped,
+    /// The job is in its key's line.
+    Parked,
+    /// The lines are full: nothing was written for the job.
+    NoRoom,
 }
 
 /// A partition as the store knows it, for people. No token in it.

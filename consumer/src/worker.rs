@@ -97,13 +97,15 @@ pub struct Summary {
     pub already_done: u64,
     /// Tries that failed and were repeated.
     pub retried: u64,
-    /// Keys that stopped.
+    /// Keys that were parked.
     pub stopped: u64,
+    /// Jobs that followed theirs to its line.
+    pub parked: u64,
     /// Finished jobs that the store refused, or that were dropped because their partition was lost.
     pub refused: u64,
     /// Jobs that were still running when a drain's bound was over or the worker ended; they run again on the next owner.
     pub cut_short: Vec<JobId>,
-    /// With `until_empty`: keys of the queue that stand still, which only a person can release.
+    /// With `until_empty`: keys of the queue that are parked, which only a person can have replayed.
     pub keys_left: u64,
     /// Whether everything was drained, committed and given back.
     pub clean: bool,

@@ -44,6 +44,11 @@ pub(crate) struct WorkArgs {
     #[arg(allow_hyphen_values = true, required_unless_present = "builtin", help_heading = "Running jobs")]
     pub(crate) exec: Vec<OsString>,
 
+    /// Give the program what 'keylane.admit' wants, so that its own transactions pass the fence; needs a Postgres store
+    #[arg(long, env = "KEYLANE_FENCE_TO_HANDLER", hide_env_values = true, help_heading = "Running jobs")]
+    #[arg(conflicts_with = "builtin", value_parser = clap::builder::FalseyValueParser::new())]
+    pub(crate) fence_to_handler: bool,
+
     /// Instead of a program: print or discard every job
     #[arg(long, env = "KEYLANE_BUILTIN", hide_env_values = true, value_enum, conflicts_with = "exec")]
     #[arg(help_heading = "Running jobs")]
@@ -64,7 +69,7 @@ pub(crate) struct WorkArgs {
     #[arg(help_heading = "Running jobs", value_parser = bytes)]
     pub(crate) answer_limit: u64,
 
-    /// Tries of a job in all; after the last its key stops until 'keylane retry'
+    /// Tries of a job in all; after the last it is parked with its followers until 'keylane parked replay'
     #[arg(long, env = "KEYLANE_ATTEMPTS", hide_env_values = true, value_name = "N", default_value_t = 5)]
     #[arg(help_heading = "When a try fails", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) attempts: u32,

@@ -80,7 +80,7 @@ fn reset(args: &ResetArgs, global: &Global, output: &mut Output) -> Result<Code,
 }
 
 /// Who is at the terminal.
-fn whoever() -> String {
+pub(super) fn whoever() -> String {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "unknown".into());
     let host = rustix::system::uname();
     format!("{user}@{}", host.nodename().to_string_lossy())
@@ -131,7 +131,7 @@ fn log(global: &Global, output: &mut Output) -> Result<Code, Failure> {
     }
     match (output.is_json(), acts.is_empty()) {
         (true, _) => Ok(()),
-        (false, true) => output.line("nobody has reset anything"),
+        (false, true) => output.line("nobody has acted on the store"),
         (false, false) => output.table(&table),
     }?;
     Ok(Code::Done)

@@ -1,18 +1,21 @@
-//! `keylane retry`: lets stopped keys go on. Each release is conditional on the row that was read: what changed meanwhile
+//! `keylane retry`: replays parked keys at once, without a dry run and a reason. Each release is conditional on the row that was read: what changed meanwhile
 //! is left alone and named.
 
 use std::collections::BTreeMap;
 
-use keylane_consumer::store::{StopRule, StoppedKey};
+use keylane_consumer::store::{LineOrder, StopRule, StoppedKey};
 use keylane_producer::{JobKey, Partition};
 use serde::Serialize;
 
-use super::status::picture::{Eye, Picture};
+use super::{
+    fence::whoever,
+    status::picture::{Eye, Picture},
+};
 use crate::{
     cli::{Global, RetryArgs},
     exit::{Code, Failure},
     output::{Output, counted},
-    store::{Releasing, Store},
+    store::{Lines, Store},
 };
 
 pub(crate) fn run(args: &RetryArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
@@ -90,7 +93,7 @@ struct Release<'a> {
     eye: &'a Eye,
     global: &'a Global,
     args: &'a RetryArgs,
-    opened: Option<Releasing>,
+    opened: Option<Box<dyn Lines>>,
 }
 
 impl Release<'_> {
@@ -101,12 +104,16 @@ impl Release<'_> {
         if self.args.dry_run {
             return Ok(Fate::WouldRelease);
         }
-        let release = match &mut self.opened {
-            Some(release) => release,
-            none => none.insert(Store::named(self.global)?.releasing(&self.eye.queue, &self.global.group)?),
+        let lines = match &mut self.opened {
+            Some(lines) => lines,
+            none => none.insert(Store::named(self.global)?.lines(&self.eye.queue, &self.global.group)?),
         };
-        let released = release(partition, &found.key, found.version)?;
-        Ok(if released { Fate::Released } else { Fate::Changed })
+        let order = LineOrder {
+            who: whoever(),
+            why: "keylane retry".to_owned(),
+            ..LineOrder::replay(partition, found.key.clone(), found.version)
+        };
+        Ok(if lines.act(&order)? { Fate::Released } else { Fate::Changed })
     }
 }
 

@@ -1,7 +1,6 @@
 //! `keylane status`: who holds what, what stands still, what waits. It looks and touches nothing.
 //!
 //! - [`picture`]: one look at group, store and log
-//! - [`waiting`]: how many jobs wait behind a stopped key
 //! - [`headline`]: the first sentence
 //! - [`text`]: for people
 //! - [`json`]: for programs; its shape is in `docs/cli.md`
@@ -10,7 +9,6 @@ mod headline;
 mod json;
 pub(crate) mod picture;
 mod text;
-mod waiting;
 
 use std::time::Duration;
 
@@ -22,10 +20,9 @@ use crate::{
     time,
 };
 
-/// A picture, and how many jobs wait behind each of its stopped keys.
+/// A picture.
 struct Report {
     picture: Picture,
-    waiting: Vec<Option<u64>>,
 }
 
 pub(crate) fn run(args: &StatusArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
@@ -54,9 +51,7 @@ pub(crate) fn run(args: &StatusArgs, global: &Global, output: &mut Output) -> Re
 }
 
 fn report(eye: &mut Eye) -> Result<Report, Failure> {
-    let picture = eye.look()?;
-    let waiting = waiting::behind(&mut *eye.log, &eye.queue, &picture.stopped)?;
-    Ok(Report { picture, waiting })
+    Ok(Report { picture: eye.look()? })
 }
 
 fn draw(report: &Report, global: &Global, output: &mut Output) -> Result<(), Failure> {

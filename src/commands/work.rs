@@ -42,7 +42,7 @@ pub(crate) fn run(args: &WorkArgs, global: &Global, output: &mut Output) -> Resu
         }
         Some(Builtin::Discard) => work(builtin::Discard, settings, args.assignor, global, reporter)?,
         None => {
-            let handler = ChildHandler::new(settings::child(args)?)?;
+            let handler = ChildHandler::new(settings::child(args, &global.store()?)?)?;
             // A program that is not there is found before the group waits for this worker.
             handler.check()?;
             work(handler, settings, args.assignor, global, reporter)?
@@ -135,6 +135,7 @@ struct Ended<'a> {
     retried: u64,
     refused: u64,
     keys_stopped: u64,
+    jobs_parked: u64,
     keys_left: u64,
     cut_short: Vec<&'a str>,
 }
@@ -149,6 +150,7 @@ fn tell(summary: &Summary, global: &Global, output: &mut Output) -> Result<(), F
             retried: summary.retried,
             refused: summary.refused,
             keys_stopped: summary.stopped,
+            jobs_parked: summary.stopped + summary.parked,
             keys_left: summary.keys_left,
             cut_short,
         });
@@ -165,7 +167,7 @@ fn tell(summary: &Summary, global: &Global, output: &mut Output) -> Result<(), F
     }
     if summary.keys_left > 0 {
         let keys = counted(summary.keys_left, "key");
-        text.push_str(&format!(", {keys} stopped: see 'keylane status', then 'keylane retry KEY'"));
+        text.push_str(&format!(", {keys} parked: see 'keylane parked list'"));
     }
     if !cut_short.is_empty() {
         text.push_str(&format!(

@@ -3,6 +3,8 @@
 //! Only ever a dev-dependency; `tests/architecture.rs` holds that. What is missing on a machine makes a test fail and say
 //! so: a test that is skipped proves nothing and looks green.
 
+mod cache;
+pub mod clients;
 pub mod kafka;
 mod limit;
 mod ports;

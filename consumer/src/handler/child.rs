@@ -6,7 +6,8 @@
 //! 2. A child in the middle of a job is never asked another one. A time limit, a dropped future (the partition is lost), an
 //!    exit, or anything that the protocol does not allow ends it with its whole process group, and a new one starts.
 //! 3. No child outlives the worker, also when the worker is killed with SIGKILL: see [`guard`].
-//! 4. A child never learns the fence: it gets the job, and what it answers is written under the worker's claim.
+//! 4. What a child answers is written under the worker's claim. It learns nothing of the fence, unless it asked for what its own
+//!    transaction shows to the store ([`ChildSettings::fence`]): that is in the job line, and in no word of ours.
 //!
 //! The program that runs it calls [`guard::serve_if_asked`] first thing in `main`, runs it on a tokio runtime with I/O and
 //! time enabled, and leaves SIGPIPE ignored (as Rust programs start).
@@ -15,6 +16,7 @@ use std::{ffi::OsString, fmt, time::Duration};
 
 use crate::{
     error::{Detail, Error},
+    fence::redacted,
     handler::{Handler, JobContext, Outcome, Retry},
     store::FencedStore,
 };
@@ -28,7 +30,7 @@ mod pool;
 mod process;
 
 use guard::Guard;
-use line::{Answer, read_answer};
+use line::{Answer, fenced_job_line, read_answer};
 use pool::Pool;
 use process::Failure;
 
@@ -46,6 +48,8 @@ pub struct ChildSettings {
     pub limit: Duration,
     /// Longest answer, in bytes without the newline. Default: [`DEFAULT_ANSWER_CAP`]; each running job may hold so much.
     pub answer_cap: usize,
+    /// Whether the job line has what `keylane.admit` wants, where the store gives it out. Default: no.
+    pub fence: bool,
     /// How long all waiting children together may take to end by themselves. Default: [`DEFAULT_END_GRACE`].
     pub end_grace: Duration,
     /// The program and arguments that end up in [`guard::serve`]. Default: this program with [`guard::ARGUMENT`].
@@ -59,6 +63,7 @@ impl ChildSettings {
             command,
             limit,
             answer_cap: DEFAULT_ANSWER_CAP,
+            fence: false,
             end_grace: DEFAULT_END_GRACE,
             // The link, not the path behind it: it is this very program also after an upgrade replaced the file.
             guard: vec!["/proc/self/exe".into(), guard::ARGUMENT.into()],
@@ -70,6 +75,7 @@ impl ChildSettings {
 pub struct ChildHandler {
     limit: Duration,
     answer_cap: usize,
+    fence: bool,
     end_grace: Duration,
     pool: Pool,
 }
@@ -89,6 +95,7 @@ impl ChildHandler {
         Ok(Self {
             limit: settings.limit,
             answer_cap: settings.answer_cap,
+            fence: settings.fence,
             end_grace: settings.end_grace,
             pool: Pool::new(settings.command, Guard::new(settings.guard)),
         })
@@ -106,7 +113,7 @@ impl ChildHandler {
 
     async fn attempt(&self, context: &JobContext) -> Result<Answer, Failure> {
         let mut process = self.pool.take().await?;
-        let line = job_line(context, self.limit);
+        let line = if self.fence { fenced_job_line(context, self.limit) } else { job_line(context, self.limit) };
         let answer = match tokio::time::timeout(self.limit, process.ask(&line, self.answer_cap)).await {
             Ok(heard) => heard.and_then(|line| Ok(read_answer(&line, &context.job.id)?)),
             Err(_) => Err(Failure::timed_out(self.limit, process.unfinished())),
@@ -124,9 +131,9 @@ impl<S: FencedStore> Handler<S> for ChildHandler {
         match self.attempt(&context).await {
             Ok(Answer::Done { result: None }) => Outcome::done(),
             Ok(Answer::Done { result: Some(json) }) => Outcome::result(json),
-            Ok(Answer::Retry { reason, after }) => Outcome::Retry(Retry { reason, after }),
-            Ok(Answer::Reject { reason }) => Outcome::reject(reason),
-            Err(failure) => Outcome::retry(failure.to_string()),
+            Ok(Answer::Retry { reason, after }) => Outcome::Retry(Retry { reason: redacted(&reason).into(), after }),
+            Ok(Answer::Reject { reason }) => Outcome::reject(redacted(&reason)),
+            Err(failure) => Outcome::retry(redacted(&failure.to_string())),
         }
     }
 }

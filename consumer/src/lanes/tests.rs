@@ -73,7 +73,7 @@ fn a_slot_that_holds_a_job_of_an_earlier_claim_at_the_same_offset_is_not_this_on
 
     lanes.wait(old.ticket, &old.key);
     lanes.due(old.ticket, &old.key);
-    lanes.stop(old.ticket, &old.key);
+    lanes.park(old.ticket, &old.key);
     lanes.applied(old.ticket, &old.key);
     assert!(!lanes.release(P0, T1, &old.key));
     assert_eq!(lanes.reread(P0, T1, &old.key, &[Offset(5)], vec![]), []);
@@ -96,7 +96,7 @@ fn word_of_a_job_that_was_applied_says_nothing_about_the_next_one_of_its_key() {
     let second = lanes.start().unwrap();
     assert!(!lanes.ended(first.ticket, &first.key));
     lanes.applied(first.ticket, &first.key);
-    lanes.stop(first.ticket, &first.key);
+    lanes.park(first.ticket, &first.key);
     assert_eq!((lanes.counts(P0), lanes.start()), ((2, 0), None));
     lanes.ended(second.ticket, &second.key);
     lanes.wait(second.ticket, &second.key);
@@ -184,50 +184,165 @@ fn a_hot_key_does_not_hold_its_partition_paused() {
     finish(&mut lanes, &hot);
 }
 
+/// A key's line, as the store keeps it.
+#[derive(Default)]
+struct Store(HashMap<JobKey, Vec<Offset>>);
+
+impl Store {
+    /// Parks what a job's key holds, until nothing of it is left to move.
+    fn moves(&mut self, lanes: &mut Lanes<u64>) {
+        loop {
+            let moves = lanes.moves();
+            for Start { ticket, key, .. } in &moves {
+                self.0.entry(key.clone()).or_default().push(ticket.offset);
+                lanes.applied(*ticket, key);
+            }
+            if moves.is_empty() && !answer(lanes, self) {
+                return;
+            }
+        }
+    }
+
+    fn line(&self, name: &str) -> Vec<u64> {
+        self.0.get(&key(name)).into_iter().flatten().map(|offset| offset.0).collect()
+    }
+}
+
+/// Answers what the lanes ask of log and store; whether they asked.
+fn answer(lanes: &mut Lanes<u64>, store: &mut Store) -> bool {
+    let actions = lanes.actions();
+    for action in &actions {
+        match action {
+            LaneAction::Reread { partition, tenure, key, offsets, from_line } => {
+                let line = store.0.get(key).map(Vec::as_slice).unwrap_or_default();
+                assert!(offsets[..*from_line].iter().all(|offset| line.contains(offset)));
+                let found = offsets.iter().map(|&offset| (offset, offset.0, 10)).collect();
+                assert_eq!(lanes.reread(*partition, *tenure, key, offsets, found), []);
+            }
+            LaneAction::Return { partition, tenure, key } => {
+                let line: Vec<_> = store.0.get(key).into_iter().flatten().map(|&offset| (offset, 10)).collect();
+                lanes.line(*partition, *tenure, key, &line);
+            }
+            LaneAction::Pause(_) | LaneAction::Resume(_) => {}
+        }
+    }
+    !actions.is_empty()
+}
+
 #[test]
-fn stopped_keys_hold_no_bytes_and_lose_nothing() {
+fn a_parked_key_keeps_nothing_here_and_its_jobs_come_back_in_order_before_newer_ones() {
     let mut lanes = opened(LaneLimits { held_jobs: 20, held_bytes: 20_000, known_jobs: 1_000, ..SMALL });
+    let mut store = Store::default();
     for offset in 0..200 {
         offer(&mut lanes, offset, &format!("k{}", offset % 20));
         for start in start_all(&mut lanes) {
             lanes.ended(start.ticket, &start.key);
-            lanes.stop(start.ticket, &start.key);
+            store.0.entry(start.key.clone()).or_default().push(start.ticket.offset);
+            lanes.park(start.ticket, &start.key);
         }
+        store.moves(&mut lanes);
     }
     assert_eq!((partition_of(&lanes).held_jobs, partition_of(&lanes).held_bytes), (0, 0));
-    assert_eq!(lanes.counts(P0), (200, 20));
-    assert!(lanes.only_stopped_left());
-    assert_eq!(lanes.actions(), [], "the partition reads on");
+    assert_eq!(lanes.counts(P0), (0, 20));
+    assert!(lanes.only_parked_left());
+    assert_eq!(store.line("k7"), (0..10).map(|n| 7 + 20 * n).collect::<Vec<_>>());
 
     assert!(lanes.release(P0, T1, &key("k7")));
+    offer(&mut lanes, 207, "k7");
+    assert!(lanes.moves().is_empty() && lanes.start().is_none(), "its line is being read");
     let mut order = Vec::new();
     loop {
-        for action in lanes.actions() {
-            let LaneAction::Reread { partition, tenure, key, offsets } = action else { panic!("{action:?}") };
-            let found = offsets.iter().map(|&offset| (offset, offset.0, 10)).collect();
-            assert_eq!(lanes.reread(partition, tenure, &key, &offsets, found), []);
+        while answer(&mut lanes, &mut store) {}
+        let Some(start) = lanes.start() else { break };
+        order.push(start.job);
+        finish(&mut lanes, &start);
+        if order.len() == 3 {
+            offer(&mut lanes, 227, "k7");
         }
+    }
+    assert_eq!(order, (0..12).map(|n| 7 + 20 * n).collect::<Vec<_>>());
+    assert_eq!((lanes.counts(P0), partition_of(&lanes).line_jobs), ((0, 19), 0));
+}
+
+#[test]
+fn a_line_is_not_read_back_while_a_job_is_on_its_way_to_it() {
+    let mut lanes = opened(SMALL);
+    lanes.parked(P0, T1, key("k"));
+    (0..2).for_each(|offset| offer(&mut lanes, offset, "k"));
+    let moves = lanes.moves();
+    assert_eq!(moves.iter().map(|start| start.job).collect::<Vec<_>>(), [0, 1]);
+    assert!(!lanes.is_idle(P0) && lanes.start().is_none());
+    assert!(lanes.release(P0, T1, &key("k")) && !lanes.release(P0, T1, &key("k")));
+    lanes.applied(moves[0].ticket, &key("k"));
+    assert_eq!(lanes.actions(), []);
+    lanes.applied(moves[1].ticket, &key("k"));
+    assert!(matches!(&lanes.actions()[..], [LaneAction::Return { .. }]) && lanes.is_idle(P0));
+}
+
+#[test]
+fn a_line_that_fails_again_keeps_its_place_and_what_came_since_follows_it() {
+    let mut lanes = opened(SMALL);
+    lanes.parked(P0, T1, key("k"));
+    assert!(lanes.release(P0, T1, &key("k")));
+    let mut store = Store(HashMap::from([(key("k"), [1, 2, 3].map(Offset).to_vec())]));
+    offer(&mut lanes, 7, "k");
+    answer(&mut lanes, &mut store);
+    answer(&mut lanes, &mut store);
+    let first = lanes.start().unwrap();
+    finish(&mut lanes, &first);
+    store.0.get_mut(&key("k")).unwrap().remove(0);
+    answer(&mut lanes, &mut store);
+    let second = lanes.start().unwrap();
+    assert_eq!((first.job, second.job), (1, 2));
+    lanes.ended(second.ticket, &second.key);
+    lanes.park(second.ticket, &second.key);
+    store.moves(&mut lanes);
+    assert_eq!(store.line("k"), [2, 3, 7]);
+    assert_eq!((lanes.counts(P0), partition_of(&lanes).line_jobs), ((0, 1), 0));
+}
+
+#[test]
+fn what_has_no_room_in_its_line_is_kept_for_the_next_owner() {
+    let mut lanes = opened(SMALL);
+    lanes.parked(P0, T1, key("k"));
+    (0..2).for_each(|offset| offer(&mut lanes, offset, "k"));
+    let moves = lanes.moves();
+    lanes.drain(P0);
+    moves.iter().for_each(|start| lanes.kept(start.ticket, &start.key));
+    assert!(lanes.is_idle(P0) && lanes.moves().is_empty());
+    assert_eq!(lanes.close(P0), 2);
+}
+
+#[test]
+fn a_full_line_is_read_back_before_what_has_no_room_in_it() {
+    let mut lanes = opened(SMALL);
+    lanes.parked(P0, T1, key("k"));
+    (0..2).for_each(|offset| offer(&mut lanes, offset + 5, "k"));
+    let moves = lanes.moves();
+    assert!(lanes.release(P0, T1, &key("k")) && lanes.is_released(P0, &key("k")));
+    moves.iter().for_each(|start| lanes.kept(start.ticket, &start.key));
+    let mut store = Store(HashMap::from([(key("k"), [1, 2].map(Offset).to_vec())]));
+    let mut order = Vec::new();
+    loop {
+        while answer(&mut lanes, &mut store) {}
         let Some(start) = lanes.start() else { break };
         order.push(start.job);
         finish(&mut lanes, &start);
     }
-    assert_eq!(order, (0..10).map(|n| 7 + 20 * n).collect::<Vec<_>>());
+    assert_eq!(order, [1, 2, 5, 6]);
 }
 
 #[test]
-fn releasing_many_keys_at_once_does_not_read_more_than_the_partition_may_hold() {
-    let limits = LaneLimits { held_jobs: 40, held_bytes: 4_000, known_jobs: 10_000, lane_jobs: 8, running: 8 };
-    let mut lanes = opened(limits);
-    (0..10).for_each(|n| lanes.stopped(P0, T1, key(&format!("k{n}"))));
-    (0..1_000).for_each(|offset| offer(&mut lanes, offset, &format!("k{}", offset % 10)));
-    (0..10).for_each(|n| assert!(lanes.release(P0, T1, &key(&format!("k{n}")))));
-    let asked: usize = lanes
-        .actions()
-        .iter()
-        .map(|action| if let LaneAction::Reread { offsets, .. } = action { offsets.len() } else { 0 })
-        .sum();
-    assert!((10..=40).contains(&asked), "{asked} asked for");
-    assert_eq!(asked, partition_of(&lanes).held_jobs, "what is asked for counts as held");
+fn a_long_line_does_not_hold_the_partition_paused() {
+    let mut lanes = opened(SMALL);
+    lanes.parked(P0, T1, key("k"));
+    assert!(lanes.release(P0, T1, &key("k")));
+    lanes.actions();
+    let line: Vec<_> = (0..1_000).map(|offset| (Offset(offset), 10)).collect();
+    lanes.line(P0, T1, &key("k"), &line);
+    assert!(!lanes.actions().contains(&LaneAction::Pause(P0)));
+    offer(&mut lanes, 1_000, "other");
+    assert_eq!(lanes.start().unwrap().job, 1_000);
 }
 
 #[test]
@@ -251,7 +366,7 @@ fn a_lane_without_a_share_still_runs() {
     let mut ran = 0;
     loop {
         for action in lanes.actions() {
-            if let LaneAction::Reread { partition, tenure, key, offsets } = action {
+            if let LaneAction::Reread { partition, tenure, key, offsets, .. } = action {
                 let found = offsets.iter().map(|&offset| (offset, offset.0, 10)).collect();
                 lanes.reread(partition, tenure, &key, &offsets, found);
             }
@@ -274,7 +389,7 @@ fn a_hundred_thousand_jobs_leave_nothing_behind() {
             lanes.offer(P0, Tenure(tenure), Offset(offset), key(&format!("k{}", offset % 7)), offset, 10);
             offset += 1;
             for action in lanes.actions() {
-                if let LaneAction::Reread { partition, tenure, key, offsets } = action {
+                if let LaneAction::Reread { partition, tenure, key, offsets, .. } = action {
                     let found = offsets.iter().map(|&offset| (offset, offset.0, 10)).collect();
                     lanes.reread(partition, tenure, &key, &offsets, found);
                 }

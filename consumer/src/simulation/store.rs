@@ -1,4 +1,4 @@
-//! The store: rows, markers, stopped keys; and the oracle that sees every write.
+//! The store: rows, markers, parked keys and their lines; and the oracle that sees every write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,10 @@ pub(super) struct Store {
     rows: BTreeMap<Partition, Row>,
     minted: u64,
     pub(super) log: BTreeMap<Partition, BTreeMap<u64, Key>>,
+    /// Marked: applied, or in a line.
     pub(super) done: BTreeMap<Partition, BTreeSet<u64>>,
+    pub(super) applied: BTreeMap<Partition, BTreeSet<u64>>,
+    pub(super) lines: BTreeMap<(Partition, Key), BTreeSet<u64>>,
     pub(super) stopped: BTreeMap<(Partition, Key), Stopped>,
     pub(super) refused_writes: u64,
 }
@@ -32,7 +35,6 @@ struct Row {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stopped {
-    pub(super) offset: u64,
     pub(super) released: bool,
 }
 
@@ -47,12 +49,14 @@ pub(super) struct Claimed {
 pub(super) enum What {
     Effect,
     Stop,
+    Park,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Written {
     Applied,
     Stopped,
+    Parked,
 }
 
 impl Store {
@@ -77,8 +81,8 @@ impl Store {
         }
         let token = FenceToken::minted(1, generation, self.rows[&partition].claim);
         let done = self.done.get(&partition).cloned().unwrap_or_default();
-        let stopped = self.stopped.iter().filter(|((p, _), stopped)| *p == partition && !stopped.released);
-        Ok(Claimed { token, done, stopped: stopped.map(|((_, key), _)| *key).collect() })
+        let stopped = self.stopped.keys().filter(|(p, _)| *p == partition);
+        Ok(Claimed { token, done, stopped: stopped.map(|(_, key)| *key).collect() })
     }
 
     /// Whether this token is the newest of its partition.
@@ -112,33 +116,59 @@ impl Store {
         without: Without,
     ) -> Result<Written, String> {
         let done = self.done.entry(partition).or_default();
-        if done.contains(&offset.0) {
-            if without == Without::Markers {
+        let applied = self.applied.entry(partition).or_default();
+        let line = self.lines.entry((partition, key)).or_default();
+        let in_line = line.contains(&offset.0);
+        if done.contains(&offset.0) && (!in_line || what == What::Park) {
+            if without == Without::Markers && what == What::Effect && applied.contains(&offset.0) {
                 return Err(format!("partition {partition}, offset {offset} is applied twice"));
             }
             return Ok(Written::Applied);
         }
-        let earlier = self.log[&partition].range(..offset.0).filter(|(_, of)| **of == key);
-        if let Some((skipped, _)) = earlier.into_iter().find(|(earlier, _)| !done.contains(earlier)) {
-            return Err(format!("partition {partition}, key {key}: {offset} overtakes {skipped}"));
-        }
-        if self.stopped.get(&(partition, key)).is_some_and(|stopped| !stopped.released) {
-            return Ok(Written::Stopped);
-        }
         match what {
             What::Effect => {
+                let earlier = self.log[&partition].range(..offset.0).filter(|(_, of)| **of == key);
+                if let Some((skipped, _)) = earlier.into_iter().find(|(earlier, _)| !applied.contains(earlier)) {
+                    return Err(format!("partition {partition}, key {key}: {offset} overtakes {skipped}"));
+                }
                 done.insert(offset.0);
-                self.stopped.remove(&(partition, key));
+                if !applied.insert(offset.0) {
+                    return Err(format!("partition {partition}, offset {offset} is applied twice"));
+                }
+                if line.remove(&offset.0) && line.is_empty() {
+                    self.stopped.remove(&(partition, key));
+                }
                 Ok(Written::Applied)
             }
             What::Stop => {
-                self.stopped.insert((partition, key), Stopped { offset: offset.0, released: false });
+                done.insert(offset.0);
+                line.insert(offset.0);
+                self.stopped.insert((partition, key), Stopped { released: false });
                 Ok(Written::Stopped)
+            }
+            What::Park => {
+                if !self.stopped.contains_key(&(partition, key)) {
+                    return Err(format!("partition {partition}, key {key}: {offset} is parked in no line"));
+                }
+                done.insert(offset.0);
+                if without != Without::OneTransaction {
+                    line.insert(offset.0);
+                }
+                Ok(Written::Parked)
             }
         }
     }
 
-    /// The lowest offset of the log that is not done.
+    /// The line as its owner reads it back; without a job in it the key's row goes, unless the owner is not the newest.
+    pub(super) fn read_line(&mut self, partition: Partition, key: Key, newest: bool) -> Vec<u64> {
+        let line: Vec<u64> = self.lines.get(&(partition, key)).into_iter().flatten().copied().collect();
+        if line.is_empty() && newest {
+            self.stopped.remove(&(partition, key));
+        }
+        line
+    }
+
+    /// The lowest offset of the log that is not marked.
     pub(super) fn lowest_open(&self, partition: Partition) -> Option<u64> {
         let done = self.done.get(&partition);
         let mut log = self.log.get(&partition)?.keys().copied();

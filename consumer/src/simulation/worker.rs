@@ -130,6 +130,17 @@ impl World {
                     self.fail(format!("partition {partition} lost {gone:?} though the log has them"));
                 }
             }
+            Inside::Line { partition, tenure, key } => {
+                // An owner that is not the newest reads what it may not run; the row stops it.
+                if let Some(part) = self.workers[worker].part(partition, tenure) {
+                    let token = part.fence.check().map(|permit| permit.token());
+                    let newest = token.is_ok_and(|token| self.store.is_newest(partition, token));
+                    self.seen.returns += 1;
+                    let line = self.store.read_line(partition, key, newest);
+                    let jobs: Vec<_> = line.into_iter().map(|offset| (Offset(offset), 100)).collect();
+                    self.workers[worker].lanes.line(partition, tenure, &self.keys[key], &jobs);
+                }
+            }
             Inside::Rejoin => {
                 self.seen.rejoins += 1;
                 self.leave_group(worker);
@@ -270,7 +281,9 @@ impl World {
         process.parts.insert(partition, Part { tenure, fence, watermark, done, paused: false, unwritten: Vec::new() });
         process.lanes.open(partition, tenure);
         for key in stopped {
-            process.lanes.stopped(partition, tenure, self.keys[key].clone());
+            if self.without != Without::Lines {
+                process.lanes.parked(partition, tenure, self.keys[key].clone());
+            }
         }
     }
 
@@ -340,6 +353,11 @@ impl World {
                     let wait = self.chance().below(40);
                     self.inside(worker, wait, Inside::Read { partition, tenure, key, offsets });
                 }
+                LaneAction::Return { partition, tenure, key } => {
+                    let key = self.keys.iter().position(|known| *known == key).expect("it is of this world");
+                    let wait = self.chance().below(40);
+                    self.inside(worker, wait, Inside::Line { partition, tenure, key });
+                }
             }
         }
     }
@@ -354,6 +372,9 @@ impl World {
     }
 
     fn start(&mut self, worker: usize) {
+        for start in self.workers[worker].lanes.moves() {
+            self.finish(worker, start.ticket, (start.ticket.offset, self.key_of(start.ticket), What::Park));
+        }
         while let Some(start) = self.workers[worker].lanes.start() {
             let (ticket, key) = (start.ticket, self.key_of(start.ticket));
             let process = &mut self.workers[worker];
@@ -460,7 +481,16 @@ impl World {
                         Written::Applied => self.applied(worker, ticket, key),
                         Written::Stopped => {
                             self.seen.stops += 1;
-                            self.workers[worker].lanes.stop(ticket, &self.keys[key]);
+                            let process = &mut self.workers[worker];
+                            process.lanes.park(ticket, &self.keys[key]);
+                            process.part(partition, tenure).expect("it is open").watermark.finish(offset);
+                        }
+                        Written::Parked => {
+                            self.seen.parks += 1;
+                            if self.without == Without::OneTransaction {
+                                self.store.lines.entry((partition, key)).or_default().insert(offset.0);
+                            }
+                            self.applied(worker, ticket, key);
                         }
                     }
                 }

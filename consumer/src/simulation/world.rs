@@ -89,6 +89,12 @@ pub(super) enum Inside {
         key: Key,
         offsets: Vec<Offset>,
     },
+    /// A line is read back.
+    Line {
+        partition: Partition,
+        tenure: Tenure,
+        key: Key,
+    },
     Rejoin,
 }
 
@@ -140,14 +146,17 @@ pub(super) struct Seen {
     pub(super) cut_drains: u64,
     pub(super) leaves: u64,
     pub(super) skipped_as_done: u64,
+    pub(super) parks: u64,
+    pub(super) returns: u64,
 }
 
 impl Seen {
-    fn each(&mut self) -> [&mut u64; 16] {
+    fn each(&mut self) -> [&mut u64; 18] {
         let Self { refused_writes: a, refused_claims: b, refused_commits: c, disowned: d, rejoins: e, .. } = self;
         let Self { unknown_writes: f, unknown_claims: g, retries: h, stops: i, rereads: j, .. } = self;
         let Self { fenced_starts: k, words_of_old_tenures: l, drains: m, cut_drains: n, leaves: o, .. } = self;
-        [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, &mut self.skipped_as_done]
+        let Self { skipped_as_done: p, parks: q, returns: r, .. } = self;
+        [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r]
     }
 
     pub(super) fn add(&mut self, more: &Self) {
@@ -379,7 +388,7 @@ impl World {
     /// The first job that has not ended, or what is not committed.
     fn unfinished(&self) -> Option<String> {
         for (partition, log) in &self.store.log {
-            let done = self.store.done.get(partition);
+            let done = self.store.applied.get(partition);
             for (offset, key) in log {
                 let is_done = |offset: &u64| done.is_some_and(|done| done.contains(offset));
                 let mut behind = self.poison.iter().filter(|(p, poison)| p == partition && poison <= offset);

@@ -12,8 +12,8 @@ use keylane_producer::{
 };
 
 use super::{
-    Candidate, ClaimError, ClaimRefused, Claimed, Effect, EffectError, FencedStore, JobWrite, PartitionWrite,
-    PartitionWritten, StopReason, StopRule, StoreSession, Write, Written,
+    Candidate, ClaimError, ClaimRefused, Claimed, Effect, EffectError, FencedStore, JobWrite, MAX_PARKED,
+    PartitionWrite, PartitionWritten, StopReason, StopRule, StoreSession, Write, Written,
 };
 use crate::{
     clock::Clock,
@@ -22,6 +22,7 @@ use crate::{
 
 pub mod claims;
 pub mod keys;
+pub mod lines;
 pub mod markers;
 pub mod once;
 
@@ -75,10 +76,15 @@ macro_rules! store_conformance {
             markers: markers_are_exact_at_each_step_and_collapse, markers_below_the_watermark_are_one_row,
                 another_partition_s_markers_are_not_touched;
             keys: a_stopped_key_survives_a_new_claim, a_release_is_conditional_on_what_was_read,
-                a_resumed_key_has_no_row, a_key_that_stops_again_is_not_released_by_an_old_picture,
-                a_stop_leaves_no_marker, a_quarantined_record_is_done_and_counted,
+                a_key_that_stops_again_is_not_released_by_an_old_picture,
+                a_stop_said_again_changes_nothing, a_quarantined_record_is_done_and_counted,
                 suspects_count_deaths, a_handed_over_partition_is_clean, a_job_that_is_done_is_suspected_no_more,
-                another_session_sees_that_the_store_changed, a_long_reason_is_cut
+                another_session_sees_that_the_store_changed, a_long_reason_is_cut;
+            lines: a_line_keeps_its_jobs_as_they_were, a_line_is_in_order_and_each_of_its_jobs_applies_once,
+                a_line_that_changed_is_not_acted_on, a_dropped_line_is_empty_and_its_row_goes,
+                a_full_line_takes_no_more_until_there_is_room, nothing_is_parked_behind_a_key_that_does_not_stand,
+                a_stale_owner_parks_nothing, an_effect_that_fails_leaves_its_job_in_the_line,
+                a_job_that_fails_again_stays_first_in_its_line, a_job_of_a_line_that_ran_stays_suspected
         );
     };
     (@tests $place:ty; $($module:ident: $($claim:ident),+);+) => {
@@ -149,6 +155,7 @@ impl<S: FencedStore> Holder<S> {
             quarantined: Vec::new(),
             watermark: Offset(0),
             resumed: Vec::new(),
+            line_room: MAX_PARKED,
         }
     }
 
@@ -224,13 +231,15 @@ pub(crate) fn refused(answer: Result<impl Sized, ClaimError>) -> ClaimRefused {
     }
 }
 
-/// One letter a job: applied, done already, failed, stopped.
+/// One letter a job: applied, done already, failed, stopped, parked, no room.
 pub(crate) fn letters(written: &[Written]) -> String {
     let letter = |written: &Written| match written {
         Written::Applied => 'a',
         Written::AlreadyDone => 'd',
         Written::EffectFailed(_) => 'f',
         Written::Stopped => 's',
+        Written::Parked => 'p',
+        Written::NoRoom => 'n',
     };
     written.iter().map(letter).collect()
 }

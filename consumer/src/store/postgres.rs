@@ -12,7 +12,9 @@
 //! | `scope` | a queue and group, pinned | scope, queue, group_name, cluster, incarnation, partitions, hash, epoch |
 //! | `fence`, `fence_intent` | a partition's owner; who comes next | scope, part, epoch, gen, owner, claim, worker, ... |
 //! | `marker` | a range of finished offsets | scope, part, first, last |
+//! | `admitted` | a job that a handler's own transaction did | scope, part, offset, at, by_role |
 //! | `stopped` | a key that stands still | scope, part, key, offset, job_id, attempts, rule, reason, released |
+//! | `parked` | a job in its key's line | scope, part, offset, key, job_id, value, headers, timestamp, attempts, since |
 //! | `suspect`, `quarantine` | a job that ran when its worker died; a record that is no job | scope, part, offset, ... |
 //! | `refused`, `audit` | what a stale worker tried; what an operator did | worker, writes, jobs; who, act, why |
 //!
@@ -23,8 +25,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use keylane_producer::{GroupName, JobKey, Offset, Partition, PartitionCount, QueueIdentity, Timestamp};
 
 use super::{
-    Candidate, ClaimError, Claimed, FencedStore, PartitionOverview, PartitionWrite, PartitionWritten, StoppedKey,
-    StoreSession, refused::Claimants,
+    Candidate, ClaimError, Claimed, FencedStore, Line, LineOrder, ParkedJob, PartitionOverview, PartitionWrite,
+    PartitionWritten, StoppedKey, StoreSession, refused::Claimants,
 };
 use crate::{
     clock::Clock,
@@ -33,6 +35,7 @@ use crate::{
 };
 
 mod address;
+mod admitted;
 mod check;
 mod claim;
 mod effect;
@@ -41,6 +44,7 @@ mod fence_rows;
 mod handover;
 mod markers;
 mod overview;
+mod parked;
 mod plain;
 mod refused;
 mod reset;
@@ -198,8 +202,16 @@ impl StoreSession<PostgresStore> for PostgresSession {
         overview::overview(self)
     }
 
-    fn release_key(&mut self, partition: Partition, key: &JobKey, version: u64) -> Result<bool, Error> {
-        stopped::release(self, partition, key, version)
+    fn line(&mut self, partition: Partition, key: &JobKey) -> Result<Line, Error> {
+        parked::line(self, partition, key)
+    }
+
+    fn parked(&mut self, partition: Partition, key: &JobKey, offsets: &[Offset]) -> Result<Vec<ParkedJob>, Error> {
+        parked::jobs(self, partition, key, offsets)
+    }
+
+    fn act_on_line(&mut self, order: &LineOrder) -> Result<bool, Error> {
+        parked::act(self, order)
     }
 }
 

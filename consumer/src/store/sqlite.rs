@@ -12,6 +12,7 @@
 //! | `keylane_fence` | a partition's owner | scope, part, epoch, gen, owner, claim, worker, claimed_at, closed, handed_over |
 //! | `keylane_marker` | a range of finished offsets | scope, part, first, last |
 //! | `keylane_stopped` | a key that stands still | scope, part, key, offset, job_id, attempts, rule, reason, released |
+//! | `keylane_parked` | a job in its key's line | scope, part, offset, key, job_id, value, headers, timestamp, attempts, since |
 //! | `keylane_suspect` | a job that ran when its worker died | scope, part, offset, deaths |
 //! | `keylane_quarantine` | a record that is no job | scope, part, offset, key, reason, at |
 //! | `keylane_refused` | what a stale worker tried | scope, part, worker, writes, jobs, last |
@@ -27,8 +28,8 @@ use keylane_producer::{
 use rusqlite::Connection;
 
 use super::{
-    Candidate, ClaimError, Claimed, FencedStore, PartitionOverview, PartitionWrite, PartitionWritten, StoppedKey,
-    StoreSession, refused::Claimants,
+    Candidate, ClaimError, Claimed, FencedStore, Line, LineOrder, ParkedJob, PartitionOverview, PartitionWrite,
+    PartitionWritten, StoppedKey, StoreSession, refused::Claimants,
 };
 use crate::{
     error::Error,
@@ -42,6 +43,7 @@ mod guard;
 mod handover;
 mod markers;
 mod overview;
+mod parked;
 mod refused;
 mod reset;
 mod results;
@@ -177,8 +179,16 @@ impl StoreSession<SqliteStore> for SqliteSession {
         overview::overview(self)
     }
 
-    fn release_key(&mut self, partition: Partition, key: &JobKey, version: u64) -> Result<bool, Error> {
-        stopped::release(self, partition, key, version)
+    fn line(&mut self, partition: Partition, key: &JobKey) -> Result<Line, Error> {
+        parked::line(self, partition, key)
+    }
+
+    fn parked(&mut self, partition: Partition, key: &JobKey, offsets: &[Offset]) -> Result<Vec<ParkedJob>, Error> {
+        parked::jobs(self, partition, key, offsets)
+    }
+
+    fn act_on_line(&mut self, order: &LineOrder) -> Result<bool, Error> {
+        parked::act(self, order)
     }
 }
 

@@ -107,6 +107,8 @@ fn stopped_key() -> StoppedKey {
         since: AT,
         version: 1,
         released: false,
+        jobs: 1,
+        last: Offset(3),
     }
 }
 

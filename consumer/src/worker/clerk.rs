@@ -11,7 +11,7 @@ use crate::{
     fence::{Fence, Fenced, Guards},
     group::GroupControl,
     lanes::{Tenure, Ticket},
-    store::{Candidate, ClaimError, Claimed, FencedStore, PartitionOverview, StoppedKey, StoreSession},
+    store::{Candidate, ClaimError, Claimed, FencedStore, Line, PartitionOverview, StoppedKey, StoreSession},
 };
 
 /// What the clerk is asked.
@@ -23,13 +23,25 @@ pub(crate) enum Order {
     /// Note that these jobs are about to start, and that these are then all that run under suspicion.
     Starting { fence: Arc<Fence>, tickets: Vec<Ticket>, running: Vec<Offset> },
     /// Read these records again.
-    Reread { partition: Partition, tenure: Tenure, key: JobKey, offsets: Vec<Offset> },
+    Reread(Reread),
+    /// Read which jobs are in the line of this key.
+    Line { partition: Partition, tenure: Tenure, key: JobKey },
     /// Look whether a person released a key of these partitions; `anyway`: also if nothing changed since the last look.
     Look { partitions: Vec<Partition>, anyway: bool },
     /// Look whether every job of the queue is finished.
     Survey,
     /// Look whether the queue is still the one that the store has pinned: if it was made anew, nobody need join anew.
     Identify,
+}
+
+/// Records that a lane keeps the places of only.
+pub(crate) struct Reread {
+    pub(crate) partition: Partition,
+    pub(crate) tenure: Tenure,
+    pub(crate) key: JobKey,
+    pub(crate) offsets: Vec<Offset>,
+    /// How many, from the first on, are in the key's line; the log may not have them any more.
+    pub(crate) from_line: usize,
 }
 
 /// What became of it.
@@ -46,11 +58,14 @@ pub(crate) enum Answer {
         outcome: Result<Result<(), Fenced>, Error>,
     },
     Reread {
+        order: Reread,
+        outcome: Result<Vec<StoredRecord>, Error>,
+    },
+    Line {
         partition: Partition,
         tenure: Tenure,
         key: JobKey,
-        offsets: Vec<Offset>,
-        outcome: Result<Vec<StoredRecord>, Error>,
+        outcome: Result<Line, Error>,
     },
     Looked(Result<Vec<(Partition, StoppedKey)>, Error>),
     Surveyed(Result<Vec<Remaining>, Error>),
@@ -60,13 +75,10 @@ pub(crate) enum Answer {
 
 /// What is left to do in a partition, as group, log and store tell.
 pub(crate) struct Remaining {
-    pub(crate) partition: Partition,
-    /// Whether the group committed up to the end of the log.
+    /// Whether the group committed up to the end of the log, and no line is to be replayed.
     pub(crate) finished: bool,
-    /// The end of the log.
-    pub(crate) end: Offset,
-    /// Keys that stand still.
-    pub(crate) stopped: usize,
+    /// Keys that are parked.
+    pub(crate) parked: usize,
 }
 
 /// Holds one connection to the store and one to the log.
@@ -121,14 +133,27 @@ impl<S: FencedStore> Clerk<S> {
             Order::Starting { fence, tickets, running } => {
                 Answer::Started { outcome: self.store.starting(&fence, &running), fence, tickets }
             }
-            Order::Reread { partition, tenure, key, offsets } => {
-                let outcome = self.log.read_at(&self.queue, partition, &offsets).map_err(Error::from);
-                Answer::Reread { partition, tenure, key, offsets, outcome }
+            Order::Reread(order) => Answer::Reread { outcome: self.reread(&order), order },
+            Order::Line { partition, tenure, key } => {
+                Answer::Line { partition, tenure, outcome: self.store.line(partition, &key), key }
             }
             Order::Look { partitions, anyway } => Answer::Looked(self.look(&partitions, anyway)),
             Order::Survey => Answer::Surveyed(self.survey()),
             Order::Identify => Answer::Identified(self.identify()),
         }
+    }
+
+    fn reread(&mut self, order: &Reread) -> Result<Vec<StoredRecord>, Error> {
+        let (in_line, in_log) = order.offsets.split_at(order.from_line);
+        let mut found = Vec::with_capacity(order.offsets.len());
+        if !in_line.is_empty() {
+            let parked = self.store.parked(order.partition, &order.key, in_line)?;
+            found.extend(parked.into_iter().map(|job| job.stored));
+        }
+        if !in_log.is_empty() {
+            found.extend(self.log.read_at(&self.queue, order.partition, in_log)?);
+        }
+        Ok(found)
     }
 
     fn claim(&mut self, candidate: &Candidate) -> Result<(Claimed, Option<Offset>), ClaimError> {
@@ -186,14 +211,15 @@ impl<S: FencedStore> Clerk<S> {
         let all: Vec<_> = self.queue.partitions.all().collect();
         let committed = self.group.committed(&all)?;
         let overview = self.store.overview()?;
-        let stopped =
-            |p| overview.iter().filter(|o: &&PartitionOverview| o.partition == p).map(|o| o.stopped.len()).sum();
+        let parked =
+            |p| overview.iter().filter(move |o: &&PartitionOverview| o.partition == p).flat_map(|o| &o.stopped);
         all.into_iter()
             .map(|partition| {
                 let bounds = self.log.bounds(&self.queue, partition)?;
                 let done = committed.get(&partition).copied().flatten().unwrap_or(bounds.start);
-                let finished = done.max(bounds.start) >= bounds.end;
-                Ok(Remaining { partition, finished, end: bounds.end, stopped: stopped(partition) })
+                let replays = parked(partition).any(|key| key.released);
+                let finished = done.max(bounds.start) >= bounds.end && !replays;
+                Ok(Remaining { finished, parked: parked(partition).count() })
             })
             .collect()
     }

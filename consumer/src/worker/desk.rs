@@ -4,11 +4,13 @@
 //! - `desk.rs`: the loop, the timers, what is asked from outside
 //! - [`holding`]: assignments, claims, revokes: carries out what `ownership` decides
 //! - [`jobs`]: records in, starts, ends, tries
+//! - [`parking`]: keys that are parked, and their lines
 //! - [`writing`]: finished jobs to the scribe, and back
 //! - [`proving`]: commits, deadlines, closes
 
 mod holding;
 mod jobs;
+mod parking;
 mod proving;
 mod writing;
 
@@ -112,6 +114,8 @@ enum Timer {
     Ask(clerk::Order),
     /// Put these jobs of one partition on record again.
     Record(Partition, Vec<Ticket>),
+    /// Look again.
+    Nothing,
 }
 
 /// How many messages of one kind are taken before the desk acts: large enough to make batches, small enough that no
@@ -217,6 +221,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             self.timers_due(now);
             self.notice_standing(now);
             self.start_jobs(now);
+            self.start_moves();
             self.runner.set_off();
             self.send_writes(mail, now);
             self.settle_drains();
@@ -300,6 +305,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 Timer::Rejoin => self.control.rejoin(),
                 Timer::Ask(order) => self.for_clerk.push_back(order),
                 Timer::Record(partition, tickets) => self.record(partition, tickets),
+                Timer::Nothing => {}
             }
         }
         let actions = self.ownership.tick(now);
@@ -345,7 +351,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     fn send_clerk(&mut self, mail: &Mail<S>, now: BootTime) {
         if now >= self.next_look {
             self.next_look = now.plus(self.settings.look_every);
-            if self.tenancies.values().any(|t| !t.stopped.is_empty()) {
+            if self.tenancies.values().any(|t| !t.parked.is_empty()) {
                 let partitions = self.tenancies.keys().copied().collect();
                 self.for_clerk.push_back(clerk::Order::Look { partitions, anyway: false });
             }
@@ -374,7 +380,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     fn looks_empty(&self) -> bool {
         self.running.is_empty()
             && self.outbox.is_empty()
-            && self.lanes.only_stopped_left()
+            && self.lanes.only_parked_left()
             && self.tenancies.values().all(|t| t.watermark.position() >= t.end)
             && self.ownership.holdings().all(|(_, _, holding)| holding != Holding::Claiming)
     }
@@ -383,13 +389,10 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         self.surveying = false;
         let mut empty = self.looks_empty();
         for left in remaining {
-            // Not finished but standing at a stopped key: mine, and read to its end, or another worker's to wait for.
-            let read = self.tenancies.get(&left.partition).is_none_or(|t| t.watermark.position() >= left.end);
-            let stands = left.stopped > 0 && read && self.ownership.membership().is_some();
-            empty &= left.finished || stands;
+            empty &= left.finished;
         }
         if empty && self.end_by.is_none() {
-            self.summary.keys_left = remaining.iter().map(|left| left.stopped as u64).sum();
+            self.summary.keys_left = remaining.iter().map(|left| left.parked as u64).sum();
             self.requested(Request::End);
         }
     }

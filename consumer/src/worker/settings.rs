@@ -8,6 +8,7 @@ use crate::{
     lanes::LaneLimits,
     ownership::OwnershipLimits,
     retry::RetryPolicy,
+    store::MAX_PARKED,
 };
 
 /// How a worker behaves. Start from [`WorkerSettings::named`].
@@ -30,6 +31,9 @@ pub struct WorkerSettings {
     pub poll_limit: Duration,
     /// How long ago a person may have released a key before the worker looks. Default 500 ms.
     pub look_every: Duration,
+    /// Jobs that the lines of parked keys of one partition may hold together in the store. Beyond it the partition holds
+    /// back what cannot be done, and goes on by itself when there is room. Default [`MAX_PARKED`].
+    pub line_room: u64,
     /// Threads that run Rust handlers. Default: one a core.
     pub handler_threads: usize,
     /// Jobs in one fenced transaction at most. Default 5,000.
@@ -57,6 +61,7 @@ impl WorkerSettings {
             prove_every: Duration::from_millis(250),
             poll_limit: Duration::from_secs(6),
             look_every: Duration::from_millis(500),
+            line_room: MAX_PARKED,
             handler_threads: std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
             batch_jobs: 5_000,
             until_empty: false,

@@ -1,12 +1,15 @@
 //! One tenure of one partition, while it lasts: its fence, its watermark, what earlier owners left.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use keylane_producer::{JobKey, Offset};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    fence::{Fence, Lease},
+    fence::{Fence, Lease, Pass},
     lanes::Tenure,
     store::{Claimed, Progress},
     watermark::Watermark,
@@ -15,6 +18,7 @@ use crate::{
 pub(crate) struct Tenancy {
     pub(crate) tenure: Tenure,
     pub(crate) fence: Arc<Fence>,
+    pub(crate) pass: Option<Pass>,
     pub(crate) watermark: Watermark,
     /// Cancels what runs when the tenure ends.
     pub(crate) cancel: CancellationToken,
@@ -24,9 +28,9 @@ pub(crate) struct Tenancy {
     pub(crate) end: Offset,
     /// What earlier owners have done above the start.
     done: Progress,
-    /// Rows of stopped keys, by the version that was read.
-    pub(crate) stopped: HashMap<JobKey, u64>,
-    /// Rows to remove with the next write, since their keys run again.
+    /// Keys that are parked.
+    pub(crate) parked: HashSet<JobKey>,
+    /// Rows to remove with the next write, since their lines were empty when a person wanted them run.
     pub(crate) resumed: Vec<(JobKey, u64)>,
     pub(crate) suspicion: Option<Suspicion>,
 }
@@ -49,7 +53,7 @@ impl Tenancy {
         lease: &Arc<Lease>,
         window: usize,
     ) -> Self {
-        let Claimed { token, done, stopped, clean, suspects } = claimed;
+        let Claimed { token, pass, done, stopped, clean, suspects } = claimed;
         let committed = committed.filter(|_| !done.anew || done.floor > 0);
         let start = if done == Progress::default() { committed.unwrap_or(Offset(0)) } else { Offset(done.floor) };
         // After an owner that handed over only those that an earlier one died of.
@@ -58,12 +62,13 @@ impl Tenancy {
         Self {
             tenure,
             fence: Fence::raise(partition, token, Arc::clone(lease)),
+            pass,
             watermark: Watermark::starting_at(start),
             cancel: CancellationToken::new(),
             committed,
             end: start,
             done,
-            stopped: stopped.into_iter().map(|s| (s.key, s.version)).collect(),
+            parked: stopped.into_iter().map(|stopped| stopped.key).collect(),
             resumed: Vec::new(),
             suspicion: suspected.then(|| Suspicion { below, deaths: suspects.into_iter().collect() }),
         }
@@ -81,7 +86,7 @@ impl Tenancy {
         self.committed.is_none_or(|committed| committed < watermark).then_some(watermark)
     }
 
-    /// Its key stopped: if a person releases it, it begins anew.
+    /// Its key is parked: if a person has its line run, it begins anew.
     pub(crate) fn acquit(&mut self, offset: Offset) {
         if let Some(suspicion) = &mut self.suspicion {
             suspicion.deaths.remove(&offset);
@@ -110,7 +115,7 @@ mod tests {
 
     fn taken_over(clean: bool, suspects: Vec<(Offset, u32)>) -> Tenancy {
         let token = FenceToken::minted(1, Generation::new(1).unwrap(), 1);
-        let claimed = Claimed { token, done: Progress::default(), stopped: Vec::new(), clean, suspects };
+        let claimed = Claimed { token, pass: None, done: Progress::default(), stopped: Vec::new(), clean, suspects };
         let lease = Lease::new(Clock::by_hand(), Duration::from_secs(1));
         Tenancy::begin(Tenure(1), claimed, None, Partition(0), &lease, 100)
     }
@@ -119,7 +124,7 @@ mod tests {
     fn the_group_says_where_to_begin_only_where_the_store_knows_nothing_of_this_making_of_the_queue() {
         let begun = |done| {
             let token = FenceToken::minted(1, Generation::new(1).unwrap(), 1);
-            let claimed = Claimed { token, done, stopped: Vec::new(), clean: true, suspects: Vec::new() };
+            let claimed = Claimed { token, pass: None, done, stopped: Vec::new(), clean: true, suspects: Vec::new() };
             let lease = Lease::new(Clock::by_hand(), Duration::from_secs(1));
             let tenancy = Tenancy::begin(Tenure(1), claimed, Some(Offset(7)), Partition(0), &lease, 100);
             (tenancy.watermark.position(), tenancy.to_commit())
@@ -149,6 +154,6 @@ mod tests {
         let mut tenancy = taken_over(true, vec![(Offset(7), 2)]);
         assert_eq!([0, 7, 99].map(|o| tenancy.deaths(Offset(o))), [None, Some(2), None]);
         tenancy.acquit(Offset(7));
-        assert_eq!(tenancy.deaths(Offset(7)), None, "its key was stopped, and released");
+        assert_eq!(tenancy.deaths(Offset(7)), None, "its key was parked");
     }
 }

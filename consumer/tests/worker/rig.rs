@@ -242,6 +242,17 @@ impl Rig {
         session.release_key(partition, &key, row.version).unwrap()
     }
 
+    /// The offsets in a key's line, and everything below which the store has finished in its partition.
+    pub(crate) fn line(&self, key: &str) -> (Vec<u64>, u64) {
+        let key = JobKey::try_from(key).unwrap();
+        let mut session = SqliteStore::new(self.store_path()).open(&self.queue, &"workers".parse().unwrap()).unwrap();
+        let partition = partition_of(key.as_bytes(), self.queue.partitions);
+        let line = session.line(partition, &key).unwrap();
+        let overview = session.overview().unwrap();
+        let floor = overview.iter().find(|row| row.partition == partition).map_or(0, |row| row.done.floor);
+        (line.jobs.into_iter().map(|(offset, _)| offset.0).collect(), floor)
+    }
+
     pub(crate) fn quarantined(&self) -> u64 {
         let mut session = SqliteStore::new(self.store_path()).open(&self.queue, &"workers".parse().unwrap()).unwrap();
         session.overview().unwrap().iter().map(|o| o.quarantined).sum()

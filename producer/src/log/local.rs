@@ -34,7 +34,7 @@ use crate::{
 
 mod append;
 mod checkpoint;
-mod headers;
+pub mod headers;
 mod queues;
 mod read;
 mod retention;

@@ -97,7 +97,7 @@ impl Watch {
         }
         let store = Store::named(&scene.global)?;
         // The store first: it pins the queue, and makes the fence rows.
-        drop(store.releasing(&scene.queue, &scene.group)?);
+        drop(store.lines(&scene.queue, &scene.group)?);
         Ok(Self {
             store,
             group: broker::watch(&scene.global, &scene.queue)?,

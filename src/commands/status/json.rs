@@ -21,7 +21,7 @@ struct Status<'a> {
 
 #[derive(Serialize)]
 struct StoppedKey<'a> {
-    /// As `keylane retry` takes it.
+    /// As `keylane parked` takes it.
     key: String,
     partition: u32,
     job: &'a str,
@@ -29,9 +29,9 @@ struct StoppedKey<'a> {
     reason: &'a str,
     attempts: u32,
     since: String,
-    /// Jobs of the key after that one; null if there were too many records to look through.
-    jobs_behind: Option<u64>,
-    /// A person let it go on, and no worker runs it yet.
+    /// Jobs that are parked behind that one.
+    jobs_behind: u64,
+    /// A person had it replayed, and its line is not through yet.
     released: bool,
 }
 
@@ -52,7 +52,7 @@ struct Quarantined {
 
 pub(super) fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
     let picture = &report.picture;
-    let stopped = picture.stopped.iter().zip(&report.waiting).map(|((partition, key), &jobs_behind)| StoppedKey {
+    let stopped = picture.stopped.iter().map(|(partition, key)| StoppedKey {
         key: key.key.to_string(),
         partition: partition.0,
         job: key.id.as_str(),
@@ -60,7 +60,7 @@ pub(super) fn print(report: &Report, output: &mut Output) -> Result<(), Failure>
         reason: &key.reason.text,
         attempts: key.attempts.0,
         since: time::rfc3339(key.since),
-        jobs_behind,
+        jobs_behind: key.jobs.saturating_sub(1),
         released: key.released,
     });
     let refused = picture.refused.iter().map(|(partition, refused)| RefusedWrites {

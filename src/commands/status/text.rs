@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use keylane_consumer::store::{StopRule, StoppedKey};
+use keylane_consumer::store::{MAX_PARKED, StopRule, StoppedKey};
 use keylane_producer::{Partition, Timestamp};
 use keylane_sidecar::{PartitionState, PartitionView, WorkerState, WorkerView};
 
@@ -119,12 +119,13 @@ fn stopped(report: &Report, standing: usize, global: &Global, output: &mut Outpu
     let released = keys.len() - standing;
     output.line(&match (standing, released) {
         (0, _) => format!("{} released, to go on:", counted(released as u64, "key")),
-        (_, 0) => format!("{} stopped:", counted(standing as u64, "key")),
-        _ => format!("{} stopped, {} released:", counted(standing as u64, "key"), grouped(released as u64)),
+        (_, 0) => format!("{} parked:", counted(standing as u64, "key")),
+        _ => format!("{} parked, {} released:", counted(standing as u64, "key"), grouped(released as u64)),
     })?;
-    for (found, &behind) in keys.iter().zip(&report.waiting).take(MOST_KEYS) {
-        one_stopped(found, behind, report, global, output)?;
+    for found in keys.iter().take(MOST_KEYS) {
+        one_stopped(found, report, global, output)?;
     }
+    full(report, output)?;
     if keys.len() > MOST_KEYS {
         let more = grouped((keys.len() - MOST_KEYS) as u64);
         output.line(&format!("  and {more} more: keylane status{} -o json", broker::flags(global)))?;
@@ -134,17 +135,15 @@ fn stopped(report: &Report, standing: usize, global: &Global, output: &mut Outpu
 
 fn one_stopped(
     (partition, key): &(Partition, StoppedKey),
-    behind: Option<u64>,
     report: &Report,
     global: &Global,
     output: &mut Output,
 ) -> Result<(), Failure> {
     let since = since(key.since, report.picture.at);
-    let waiting = match behind {
-        Some(0) => "no job waits behind it".to_owned(),
-        Some(1) => "1 job waits behind it".to_owned(),
-        Some(jobs) => format!("{} wait behind it", counted(jobs, "job")),
-        None => "too many jobs behind it to count".to_owned(),
+    let waiting = match key.jobs.saturating_sub(1) {
+        0 => "no job waits behind it".to_owned(),
+        1 => "1 job waits behind it".to_owned(),
+        jobs => format!("{} wait behind it", counted(jobs, "job")),
     };
     output.line(&format!("  {}", key.key))?;
     output.line(&format!("    partition {partition}, {since} ago; {waiting}"))?;
@@ -158,8 +157,26 @@ fn one_stopped(
     output.line(&match (key.released, report.picture.is_worked_on(*partition)) {
         (true, true) => "    released: it goes on".to_owned(),
         (true, false) => "    released: it goes on when a worker starts".to_owned(),
-        (false, _) => format!("    release it: {}", retry_command(key, global)),
+        (false, _) => format!("    replay it: {}", retry_command(key, global)),
     })
+}
+
+/// Partitions that hold back because their lines are full.
+fn full(report: &Report, output: &mut Output) -> Result<(), Failure> {
+    let mut parked: BTreeMap<u32, u64> = BTreeMap::new();
+    for (partition, key) in &report.picture.stopped {
+        *parked.entry(partition.0).or_default() += key.jobs;
+    }
+    let full: Vec<u32> = parked.into_iter().filter(|(_, jobs)| *jobs >= MAX_PARKED).map(|(at, _)| at).collect();
+    if full.is_empty() {
+        return Ok(());
+    }
+    let (plural, hold) = if full.len() == 1 { ("", "holds") } else { ("s", "hold") };
+    output.line(&format!(
+        "  The lines of partition{plural} {} are full ({}): it {hold} back what cannot be done until lines are replayed or dropped",
+        time::ranges(&full),
+        counted(MAX_PARKED, "job"),
+    ))
 }
 
 /// As it would be typed.

@@ -106,13 +106,17 @@ fn in_words(notice: &Notice) -> (Tone, String) {
         Notice::KeyStopped { key, job, attempts, rule, reason, .. } => (
             Bad,
             format!(
-                "key {key} stopped at job {job} ({}): {reason}",
+                "key {key} is parked at job {job} ({}): {reason}",
                 match rule {
                     StopRule::OutOfAttempts => format!("out of {} attempts", attempts.0),
                     StopRule::Rejected => "rejected".to_owned(),
                     StopRule::WorkerDied => "workers died".to_owned(),
                 }
             ),
+        ),
+        Notice::LinesFull { partition, room } => (
+            Bad,
+            format!("partition {partition} holds back: its parked keys' lines are full ({})", counted(*room, "job")),
         ),
         Notice::KeyReleased { key, .. } => (Good, format!("key {key} was released and goes on")),
         Notice::Quarantined { partition, offset, reason } => {
@@ -166,6 +170,9 @@ fn in_json(notice: &Notice) -> Value {
             "event": "key_stopped", "partition": partition.0, "offset": offset.0, "job": job.as_str(),
             "key": key.to_string(), "attempts": attempts.0, "rule": rule.as_str(), "reason": reason,
         }),
+        Notice::LinesFull { partition, room } => {
+            json!({ "event": "lines_full", "partition": partition.0, "room": room })
+        }
         Notice::KeyReleased { partition, key } => {
             json!({ "event": "key_released", "partition": partition.0, "key": key.to_string() })
         }

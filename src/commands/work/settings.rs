@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use keylane_consumer::{WorkerSettings, handler::child::ChildSettings};
 
 use crate::{
-    cli::WorkArgs,
+    cli::{StoreUrl, WorkArgs},
     exit::{Code, Failure},
 };
 
@@ -31,8 +31,16 @@ pub(super) fn from_flags(args: &WorkArgs) -> Result<WorkerSettings, Failure> {
     Ok(settings)
 }
 
-pub(super) fn child(args: &WorkArgs) -> Result<ChildSettings, Failure> {
+pub(super) fn child(args: &WorkArgs, store: &StoreUrl) -> Result<ChildSettings, Failure> {
+    if args.fence_to_handler && !matches!(store, StoreUrl::Postgres(_)) {
+        return Err(Failure::new(
+            Code::Usage,
+            "'--fence-to-handler' needs a Postgres store: no other one has 'keylane.admit'",
+        )
+        .remedy("name it: --store postgres://USER@HOST/DATABASE; or return the effect as the job's result"));
+    }
     let mut child = ChildSettings::new(command(&args.exec)?, args.job_timeout);
+    child.fence = args.fence_to_handler;
     child.answer_cap = usize::try_from(args.answer_limit).unwrap_or(usize::MAX);
     Ok(child)
 }

@@ -2,11 +2,12 @@
 //!
 //! 1. A payload travels as a JSON *string* (base64 if it is not UTF-8), never parsed: what was enqueued arrives byte for
 //!    byte, whatever is inside.
-//! 2. A job line holds nothing that could be mistaken for a right to write: no token, generation, claim or member.
+//! 2. A job line holds nothing that could be mistaken for a right to write: no token, generation, claim or member. Only
+//!    [`fenced_job_line`] holds one, for this job, under a name that says how it is to be treated; no answer may hold it.
 //! 3. A result is kept as its exact text, never parsed into a tree: deep nesting costs no stack, numbers keep their digits.
 //! 4. Whatever else a child writes is refused with what was seen and the rule, both cut to [`SEEN_LIMIT`] and printable.
 
-use std::{fmt, io, time::Duration};
+use std::{borrow::Cow, fmt, io, time::Duration};
 
 use bytes::Bytes;
 use data_encoding::BASE64;
@@ -14,13 +15,26 @@ use keylane_producer::{JobId, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::handler::JobContext;
+use crate::{
+    fence::{JobPass, redacted},
+    handler::JobContext,
+};
 
 /// How much of a child's output is repeated in an error, in bytes.
 const SEEN_LIMIT: usize = 200;
 
 /// The line for this run of a job, newline included.
 pub fn job_line(context: &JobContext, limit: Duration) -> Vec<u8> {
+    line(context, limit, None)
+}
+
+/// The same for a handler that passes the store's fence by itself.
+pub(super) fn fenced_job_line(context: &JobContext, limit: Duration) -> Vec<u8> {
+    let pass = context.pass.as_ref().map(|pass| pass.of_job(context.offset));
+    line(context, limit, pass.as_ref().map(JobPass::reveal))
+}
+
+fn line(context: &JobContext, limit: Duration, sensitive_fence: Option<&str>) -> Vec<u8> {
     let job = &context.job;
     let wire = WireJob {
         id: job.id.as_str(),
@@ -43,6 +57,7 @@ pub fn job_line(context: &JobContext, limit: Duration) -> Vec<u8> {
         attempt: context.attempt.0,
         enqueued_at: rfc_3339(job.enqueued_at),
         time_limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+        sensitive_fence,
     };
     let mut line = Vec::with_capacity(job.payload.as_ref().map_or(0, Bytes::len) + 512);
     wire.serialize(&mut serde_json::Serializer::with_formatter(&mut line, OneLine))
@@ -65,6 +80,8 @@ struct WireJob<'a> {
     attempt: u32,
     enqueued_at: String,
     time_limit_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sensitive_fence: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -142,6 +159,9 @@ pub(super) fn read_answer(line: &[u8], job: &JobId) -> Result<Answer, ProtocolEr
         return Err(wrong(&format!("the job is {job}: an answer's id, if given, is its job's")));
     }
     match (wire.outcome, wire.result, wire.reason, wire.after_ms) {
+        (WireOutcome::Done, Some(result), ..) if matches!(redacted(result.get()), Cow::Owned(_)) => {
+            Err(wrong("a result never holds the fence"))
+        }
         (WireOutcome::Done, result, None, None) => {
             Ok(Answer::Done { result: result.map(|json| Bytes::copy_from_slice(json.get().as_bytes())) })
         }

@@ -177,6 +177,7 @@ pub fn a_refused_write_is_counted_for_its_worker<P: Place>() {
             quarantined: vec![],
             watermark: keylane_producer::Offset(0),
             resumed: vec![],
+            line_room: 100,
         };
         assert!(zombie.write(&mut [part]).unwrap()[0].jobs.is_err());
     }

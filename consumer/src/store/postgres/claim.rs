@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     error::{Detail, Error},
-    fence::FenceToken,
+    fence::{FenceToken, Pass},
     store::{Candidate, ClaimError, ClaimRefused, Claimed, rule},
 };
 
@@ -41,10 +41,12 @@ pub(super) fn claim(session: &mut PostgresSession, candidate: &Candidate) -> Res
         count_deaths(&mut tx, scope, partition, &row).map_err(&sql)?;
     }
     let minted = raise(&mut tx, scope, candidate, clean, rules).map_err(&sql)?.ok_or_else(|| missing(partition))?;
+    let token = FenceToken::minted(uint(row.epoch), candidate.generation, uint(minted));
     let claimed = Claimed {
-        token: FenceToken::minted(uint(row.epoch), candidate.generation, uint(minted)),
+        token,
+        pass: Some(Pass::minted(scope.id, partition, token, &candidate.owner)),
         done: markers::progress(&mut tx, scope, partition).map_err(&sql)?,
-        stopped: stopped::standing(&mut tx, scope, partition)?,
+        stopped: stopped::of(&mut tx, scope, partition)?,
         clean,
         suspects: suspects(&mut tx, scope, partition).map_err(&sql)?,
     };

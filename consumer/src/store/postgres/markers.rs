@@ -7,6 +7,7 @@ use keylane_producer::Partition;
 use tokio_postgres::{Row, types::Type};
 
 use super::{
+    admitted::Admitted,
     count,
     fault::{Kind, SqlError, cannot},
     int,
@@ -21,7 +22,8 @@ use crate::{
 
 /// Everything that is done in a partition, as a new owner goes by it.
 pub(super) fn progress(tx: &mut Transaction<'_>, scope: &Scope, partition: Partition) -> Result<Progress, SqlError> {
-    let sql = "SELECT first, last FROM keylane.marker WHERE scope = $1 AND part = $2";
+    let sql = "SELECT first, last FROM keylane.marker WHERE scope = $1 AND part = $2
+               UNION ALL SELECT \"offset\", \"offset\" FROM keylane.admitted WHERE scope = $1 AND part = $2";
     let rows = tx.query(sql, &[(&scope.id, Type::INT8), (&count(partition.0), Type::INT4)])?;
     let ranges: Ranges = rows.iter().map(|row| range(row, 0)).collect();
     Ok(Progress { anew: scope.anew, ..ranges.into() })
@@ -29,7 +31,9 @@ pub(super) fn progress(tx: &mut Transaction<'_>, scope: &Scope, partition: Parti
 
 /// The same for every partition of the queue.
 pub(super) fn all(tx: &mut Transaction<'_>, scope: &Scope) -> Result<BTreeMap<u32, Progress>, SqlError> {
-    let rows = tx.query("SELECT part, first, last FROM keylane.marker WHERE scope = $1", &[(&scope.id, Type::INT8)])?;
+    let sql = "SELECT part, first, last FROM keylane.marker WHERE scope = $1
+               UNION ALL SELECT part, \"offset\", \"offset\" FROM keylane.admitted WHERE scope = $1";
+    let rows = tx.query(sql, &[(&scope.id, Type::INT8)])?;
     let mut found = BTreeMap::<u32, Ranges>::new();
     for row in &rows {
         let (first, last) = range(row, 1);
@@ -40,6 +44,15 @@ pub(super) fn all(tx: &mut Transaction<'_>, scope: &Scope) -> Result<BTreeMap<u3
 
 fn range(row: &Row, at: usize) -> (u64, u64) {
     (uint(row.get(at)), uint(row.get(at + 1)))
+}
+
+/// What a write finds.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) markers: BTreeMap<u32, Ranges>,
+    pub(super) admitted: Admitted,
+    /// Whether any job is suspected there.
+    pub(super) suspected: bool,
 }
 
 /// The partitions of a write: where each may touch markers.
@@ -62,13 +75,11 @@ impl Reach {
     }
 
     /// The ranges that the write can change: those that begin below or at the watermark, which are joined to one, and those
-    /// that hold or touch an offset of the span. And whether any job is suspected there.
-    pub(super) fn read(
-        &self,
-        tx: &mut Transaction<'_>,
-        scope: &Scope,
-    ) -> Result<(BTreeMap<u32, Ranges>, bool), SqlError> {
-        let sql = "SELECT w.part, m.first, m.last
+    /// that hold or touch an offset of the span. And what handlers did by themselves up to there.
+    pub(super) fn read(&self, tx: &mut Transaction<'_>, scope: &Scope) -> Result<Found, SqlError> {
+        const MARKER: i32 = 0;
+        const ADMITTED: i32 = 1;
+        let sql = "SELECT 0, w.part, m.first, m.last
                    FROM unnest($2::int[], $3::bigint[], $4::bigint[], $5::bigint[]) AS w (part, mark, low, high)
                    CROSS JOIN LATERAL (
                        SELECT first, last FROM keylane.marker WHERE scope = $1 AND part = w.part AND first <= w.mark
@@ -79,7 +90,11 @@ impl Reach {
                               w.low)
                    ) AS m
                    UNION ALL
-                   SELECT -1, 0, 0 WHERE EXISTS (SELECT 1 FROM keylane.suspect WHERE scope = $1 AND part = ANY ($2))";
+                   SELECT 1, w.part, a.\"offset\", a.\"offset\"
+                   FROM unnest($2::int[], $3::bigint[], $5::bigint[]) AS w (part, mark, high)
+                   JOIN keylane.admitted AS a ON a.scope = $1 AND a.part = w.part AND a.\"offset\" < greatest(w.mark, w.high)
+                   UNION ALL
+                   SELECT 2, 0, 0, 0 WHERE EXISTS (SELECT 1 FROM keylane.suspect WHERE scope = $1 AND part = ANY ($2))";
         let params: [Param<'_>; 5] = [
             (&scope.id, Type::INT8),
             (&self.parts, Type::INT4_ARRAY),
@@ -87,18 +102,16 @@ impl Reach {
             (&self.lows, Type::INT8_ARRAY),
             (&self.highs, Type::INT8_ARRAY),
         ];
-        let mut found = BTreeMap::<u32, Ranges>::new();
-        let mut suspected = false;
+        let mut found = Found::default();
         for row in &tx.query(sql, &params)? {
-            match u32::try_from(row.get::<_, i32>(0)) {
-                Ok(part) => {
-                    let (first, last) = range(row, 1);
-                    found.entry(part).or_default().add(first, last);
-                }
-                Err(_) => suspected = true,
+            let (part, (first, last)) = (row.get::<_, i32>(1).unsigned_abs(), range(row, 2));
+            match row.get(0) {
+                MARKER => found.markers.entry(part).or_default().add(first, last),
+                ADMITTED => found.admitted.add(part, first),
+                _ => found.suspected = true,
             }
         }
-        Ok((found, suspected))
+        Ok(found)
     }
 }
 
@@ -194,11 +207,13 @@ impl Change {
     }
 }
 
-/// A job that is done is suspected no more.
+/// A job that is done is suspected no more; one in a line may run again.
 pub(super) fn clear_suspects(tx: &mut Transaction<'_>, scope: &Scope, parts: &[i32]) -> Result<(), SqlError> {
     let sql = "DELETE FROM keylane.suspect AS s WHERE scope = $1 AND part = ANY ($2) AND s.\"offset\" <=
                    (SELECT last FROM keylane.marker AS m
                     WHERE m.scope = s.scope AND m.part = s.part AND m.first <= s.\"offset\"
-                    ORDER BY m.first DESC LIMIT 1)";
+                    ORDER BY m.first DESC LIMIT 1)
+               AND NOT EXISTS (SELECT FROM keylane.parked AS p
+                               WHERE p.scope = s.scope AND p.part = s.part AND p.\"offset\" = s.\"offset\")";
     tx.execute(sql, &[(&scope.id, Type::INT8), (&parts, Type::INT4_ARRAY)]).map(drop)
 }

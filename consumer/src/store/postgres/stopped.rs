@@ -18,9 +18,11 @@ use crate::{
 };
 
 const COLUMNS: &str = "part, key, \"offset\", job_id, attempts, rule, reason,
-                       (extract(epoch FROM since) * 1000)::bigint, version, released";
+                       (extract(epoch FROM since) * 1000)::bigint, version, released,
+    (SELECT count(*) FROM keylane.parked AS p WHERE p.scope = s.scope AND p.part = s.part AND p.key = s.key),
+    (SELECT max(p.\"offset\") FROM keylane.parked AS p WHERE p.scope = s.scope AND p.part = s.part AND p.key = s.key)";
 
-/// Stops the job's key. Said again for the same job (the first answer was lost) it changes nothing.
+/// Stops the job's key; the caller puts the job into its line. Said again for the same job (the first answer was lost) it changes nothing.
 pub(super) fn stop(
     tx: &mut Transaction<'_>,
     scope: &Scope,
@@ -60,7 +62,7 @@ pub(super) fn stop(
     tx.execute(sql, &[(&scope.id, Type::INT8), (&part, Type::INT4), (&offset, Type::INT8)]).map(drop)
 }
 
-/// Takes away the rows of keys that are running again, if they are still the rows that were released.
+/// Takes away the rows of keys whose lines are empty, if they are still the rows that were released.
 pub(super) fn resume(
     tx: &mut Transaction<'_>,
     scope: &Scope,
@@ -71,7 +73,8 @@ pub(super) fn resume(
         return Ok(());
     }
     let sql = "DELETE FROM keylane.stopped AS s USING unnest($3::bytea[], $4::bigint[]) AS r (key, version)
-               WHERE s.scope = $1 AND s.part = $2 AND s.key = r.key AND s.version = r.version";
+               WHERE s.scope = $1 AND s.part = $2 AND s.key = r.key AND s.version = r.version
+                 AND NOT EXISTS (SELECT FROM keylane.parked AS p WHERE p.scope = s.scope AND p.part = s.part AND p.key = s.key)";
     let keys: Vec<&[u8]> = resumed.iter().map(|(key, _)| key.as_bytes()).collect();
     let versions: Vec<i64> = resumed.iter().map(|(_, version)| int(*version)).collect();
     let params: [Param<'_>; 4] = [
@@ -81,38 +84,6 @@ pub(super) fn resume(
         (&versions, Type::INT8_ARRAY),
     ];
     tx.execute(sql, &params).map(drop)
-}
-
-/// A person lets the key go on, if its row is the one that the person saw.
-pub(super) fn release(
-    session: &mut PostgresSession,
-    partition: Partition,
-    key: &JobKey,
-    version: u64,
-) -> Result<bool, Error> {
-    let PostgresSession { wire, scope, .. } = session;
-    let doing = format!("cannot release key '{key}' in the store");
-    let sql = cannot(&doing);
-    let (part, bytes, version) = (count(partition.0), key.as_bytes(), int(version));
-    let mut tx = wire.begin(&doing)?;
-    let read = "SELECT released FROM keylane.stopped
-                WHERE scope = $1 AND part = $2 AND key = $3 AND version = $4 FOR UPDATE";
-    let place: [Param<'_>; 4] =
-        [(&scope.id, Type::INT8), (&part, Type::INT4), (&bytes, Type::BYTEA), (&version, Type::INT8)];
-    match tx.query(read, &place).map_err(&sql)?.first().map(|row| row.get::<_, bool>(0)) {
-        None => Ok(false),
-        Some(true) => Ok(true),
-        Some(false) => {
-            let next = next_version(&mut tx, scope).map_err(&sql)?;
-            let update = "UPDATE keylane.stopped SET released = true, version = $4
-                          WHERE scope = $1 AND part = $2 AND key = $3";
-            let row: [Param<'_>; 4] =
-                [(&scope.id, Type::INT8), (&part, Type::INT4), (&bytes, Type::BYTEA), (&next, Type::INT8)];
-            tx.execute(update, &row).map_err(&sql)?;
-            tx.commit().map_err(&sql)?;
-            Ok(true)
-        }
-    }
 }
 
 /// Keys of these partitions that were released and whose rows are still there.
@@ -126,14 +97,10 @@ pub(super) fn released(
     select(&mut tx, scope, "part = ANY ($2) AND released", &[(&scope.id, Type::INT8), (&parts, Type::INT4_ARRAY)])
 }
 
-/// Keys of the partition that stand still and were not released.
-pub(super) fn standing(
-    tx: &mut Transaction<'_>,
-    scope: &Scope,
-    partition: Partition,
-) -> Result<Vec<StoppedKey>, Error> {
+/// Keys of the partition that have a row, released ones too.
+pub(super) fn of(tx: &mut Transaction<'_>, scope: &Scope, partition: Partition) -> Result<Vec<StoppedKey>, Error> {
     let place: [Param<'_>; 2] = [(&scope.id, Type::INT8), (&count(partition.0), Type::INT4)];
-    let found = select(tx, scope, "part = $2 AND NOT released", &place)?;
+    let found = select(tx, scope, "part = $2", &place)?;
     Ok(found.into_iter().map(|(_, key)| key).collect())
 }
 
@@ -155,7 +122,8 @@ fn select(
     params: &[Param<'_>],
 ) -> Result<Vec<(Partition, StoppedKey)>, Error> {
     let doing = format!("cannot read the stopped keys of queue '{}' from the store", scope.queue);
-    let sql = format!("SELECT {COLUMNS} FROM keylane.stopped WHERE scope = $1 AND {which} ORDER BY part, \"offset\"");
+    let sql =
+        format!("SELECT {COLUMNS} FROM keylane.stopped AS s WHERE scope = $1 AND {which} ORDER BY part, \"offset\"");
     let rows = tx.query(&sql, params).map_err(cannot(&doing))?;
     let read = |row: &Row| {
         let partition = Partition(row.get::<_, i32>(0).unsigned_abs());
@@ -181,10 +149,12 @@ fn read(row: &Row) -> Result<StoppedKey, Box<dyn std::error::Error + Send + Sync
         since: Timestamp(row.get(7)),
         version: uint(row.get(8)),
         released: row.get(9),
+        jobs: uint(row.get(10)),
+        last: Offset(row.get::<_, Option<i64>>(11).map_or(0, uint)),
     })
 }
 
-fn next_version(tx: &mut Transaction<'_>, scope: &Scope) -> Result<i64, SqlError> {
+pub(super) fn next_version(tx: &mut Transaction<'_>, scope: &Scope) -> Result<i64, SqlError> {
     let sql = "UPDATE keylane.scope SET versions = versions + 1 WHERE scope = $1 RETURNING versions";
     Ok(tx.query(sql, &[(&scope.id, Type::INT8)])?.first().map_or(0, |row| row.get(0)))
 }

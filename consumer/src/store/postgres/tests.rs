@@ -19,6 +19,7 @@ use crate::{
     },
 };
 
+mod admit;
 mod cut;
 mod failing;
 mod frozen;
@@ -210,7 +211,14 @@ pub(super) type BaseRig = Rig<Database>;
 
 /// A part of one job, to be written by any session.
 pub(super) fn part(fence: &Arc<Fence>, jobs: Vec<JobWrite<PostgresStore>>) -> PartitionWrite<PostgresStore> {
-    PartitionWrite { fence: fence.clone(), jobs, quarantined: vec![], watermark: Offset(0), resumed: vec![] }
+    PartitionWrite {
+        fence: fence.clone(),
+        jobs,
+        quarantined: vec![],
+        watermark: Offset(0),
+        resumed: vec![],
+        line_room: 100,
+    }
 }
 
 mod port {

@@ -7,7 +7,7 @@
 //! 4. An error leaves the batch whole.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     ops::Range,
 };
 
@@ -16,12 +16,14 @@ use tokio_postgres::types::Type;
 
 use super::{
     PostgresSession, PostgresStore,
+    admitted::Joined,
     check::{self, Lock},
     count,
     effect::Savepoint,
     fault::{Kind, SqlError, cannot},
     int,
-    markers::{self, Change, Reach},
+    markers::{Change, Found, Reach, clear_suspects},
+    parked::{self, NewParked},
     refused,
     results::NewResults,
     scope::Scope,
@@ -32,8 +34,11 @@ use crate::{
     error::Error,
     fence::FenceToken,
     store::{
-        EffectError, JobWrite, PartitionWrite, PartitionWritten, Quarantined, Write, Written, plan::Plan,
-        ranges::Ranges, refused::Refusal,
+        EffectError, JobWrite, PartitionWrite, PartitionWritten, Quarantined, Write, Written,
+        line::{Room, no_line},
+        plan::Plan,
+        ranges::Ranges,
+        refused::Refusal,
     },
 };
 
@@ -161,7 +166,11 @@ struct Writer<'s, 'w> {
     scope: &'s Scope,
     savepoint: Savepoint,
     results: NewResults,
+    parked: NewParked,
+    /// The line that was found last.
+    line_found: Option<(Partition, JobKey)>,
     change: Change,
+    joined: Joined,
 }
 
 /// A partition of the batch in this transaction.
@@ -169,11 +178,22 @@ struct Part {
     first: usize,
     jobs: Range<usize>,
     before: Ranges,
+    /// Done by their handlers' own transactions, and in no marker yet.
+    admitted: BTreeSet<u64>,
 }
 
 impl<'s, 'w> Writer<'s, 'w> {
     fn new(tx: &'s mut Transaction<'w>, scope: &'s Scope) -> Self {
-        Self { tx, scope, savepoint: Savepoint::default(), results: NewResults::default(), change: Change::default() }
+        Self {
+            tx,
+            scope,
+            savepoint: Savepoint::default(),
+            results: NewResults::default(),
+            parked: NewParked::default(),
+            line_found: None,
+            change: Change::default(),
+            joined: Joined::default(),
+        }
     }
 
     /// All of the span that is not left out. `Committed` stands for: as far as this goes.
@@ -188,17 +208,21 @@ impl<'s, 'w> Writer<'s, 'w> {
             };
             reach.add(part.fence.partition(), part.watermark.0, offsets().min().zip(offsets().max()));
         }
-        let (mut found, suspected) = reach.read(self.tx, self.scope).map_err(&sql)?;
+        let Found { mut markers, mut admitted, suspected } = reach.read(self.tx, self.scope).map_err(&sql)?;
         for (at, part) in batch.iter_mut().enumerate() {
             if plan.is_fenced(at) {
                 continue;
             }
             let (first, jobs) = plan.within(at, span);
-            let before = take(&mut found, part.fence.partition());
-            let after = self.partition(part, plan, &Part { first, jobs, before: before.clone() })?;
-            self.change.add(part.fence.partition(), &before, &after);
+            let partition = part.fence.partition();
+            let (before, admitted) = (take(&mut markers, partition), admitted.take(partition));
+            let place = Part { first, jobs, before, admitted };
+            let after = self.partition(part, plan, &place)?;
+            self.change.add(partition, &place.before, &after);
+            self.joined.add(partition, &place.admitted, &after);
         }
         self.savepoint.close(self.tx);
+        self.parked.insert(self.tx, self.scope).map_err(&sql)?;
         match self.results.insert(self.tx, self.scope) {
             Ok(taken) if taken.is_empty() => {}
             Ok(taken) => {
@@ -209,10 +233,11 @@ impl<'s, 'w> Writer<'s, 'w> {
             Err(fault) if fault.kind() == Kind::Data => return Ok(Turn::Refused(fault)),
             Err(fault) => return Err(sql(fault)),
         }
+        self.joined.delete(self.tx, self.scope).map_err(&sql)?;
         if !self.change.is_empty() {
             self.change.write(self.tx, self.scope)?;
             if suspected {
-                markers::clear_suspects(self.tx, self.scope, &reach.parts).map_err(&sql)?;
+                clear_suspects(self.tx, self.scope, &reach.parts).map_err(&sql)?;
             }
         }
         Ok(Turn::Committed)
@@ -230,19 +255,35 @@ impl<'s, 'w> Writer<'s, 'w> {
         stopped::resume(self.tx, self.scope, partition, &part.resumed).map_err(&sql)?;
         let mut after = place.before.clone();
         let mut held = HashSet::new();
+        let mut room = Room { limit: part.line_room, left: None };
         for (index, job) in (place.first..).zip(&mut part.jobs[place.jobs.clone()]) {
-            let written = if after.contains(job.offset.0) {
+            let marked = after.contains(job.offset.0);
+            // A marker says that it is done, or that it waits in its key's line.
+            let in_line = marked && self.is_in_line(partition, job)?;
+            let by_handler = place.admitted.contains(&job.offset.0);
+            let written = if marked && (!in_line || matches!(job.write, Write::Park)) {
                 Written::AlreadyDone
             } else if plan.is_struck(index) {
                 held.insert(job.job.key.clone());
                 continue;
+            } else if by_handler {
+                after.add(job.offset.0, job.offset.0);
+                if in_line {
+                    self.take_from_line(partition, job)?;
+                }
+                self.admitted(partition, index, job)
             } else {
-                self.job(partition, index, job, &held)?
+                self.job((partition, index, in_line), job, &held, &mut room)?
             };
             match written {
-                Written::Applied => after.add(job.offset.0, job.offset.0),
+                Written::Applied if in_line && !by_handler => self.take_from_line(partition, job)?,
+                Written::Applied | Written::Parked => after.add(job.offset.0, job.offset.0),
                 Written::AlreadyDone => {}
-                Written::EffectFailed(_) | Written::Stopped => drop(held.insert(job.job.key.clone())),
+                Written::Stopped => {
+                    after.add(job.offset.0, job.offset.0);
+                    held.insert(job.job.key.clone());
+                }
+                Written::EffectFailed(_) | Written::NoRoom => drop(held.insert(job.job.key.clone())),
             }
             plan.answer(index, written);
         }
@@ -257,14 +298,36 @@ impl<'s, 'w> Writer<'s, 'w> {
         Ok(after)
     }
 
+    /// One job that its handler's own transaction did. What the handler answered beside is kept; an effect, or a reason to
+    /// stop the key, comes too late.
+    fn admitted(&mut self, partition: Partition, index: usize, job: &JobWrite<PostgresStore>) -> Written {
+        match &job.write {
+            Write::Nothing => Written::Applied,
+            Write::Result(json) => match self.results.add(index, partition, job, json) {
+                Ok(()) => Written::Applied,
+                Err(_) => Written::AlreadyDone,
+            },
+            Write::Effect(_) | Write::Stop(_) | Write::Park => Written::AlreadyDone,
+        }
+    }
+
+    /// It is done, so it waits no longer.
+    fn take_from_line(&mut self, partition: Partition, job: &JobWrite<PostgresStore>) -> Result<(), Error> {
+        self.savepoint.close(self.tx);
+        parked::take(self.tx, self.scope, partition, job.offset, &job.job.key).map_err(cannot(DOING))
+    }
+
     /// One job that is not done yet. `held` are the keys that an earlier job of this write stopped at.
     fn job(
         &mut self,
-        partition: Partition,
-        index: usize,
+        (partition, index, in_line): (Partition, usize, bool),
         job: &mut JobWrite<PostgresStore>,
         held: &HashSet<JobKey>,
+        room: &mut Room,
     ) -> Result<Written, Error> {
+        if matches!(job.write, Write::Park) {
+            return self.park(partition, job, room);
+        }
         if held.contains(&job.job.key) {
             return Ok(failed("an earlier job of its key is not done"));
         }
@@ -277,12 +340,42 @@ impl<'s, 'w> Writer<'s, 'w> {
                 Ok(()) => Written::Applied,
                 Err(why) => failed(why),
             }),
+            Write::Park => unreachable!("it went another way"),
+            Write::Stop(_) if !in_line && !self.has_room(partition, room)? => Ok(Written::NoRoom),
             Write::Stop(reason) => {
                 self.savepoint.close(self.tx);
                 stopped::stop(self.tx, self.scope, partition, job, reason).map_err(cannot(DOING))?;
+                self.parked.add(partition, job);
+                self.line_found = Some((partition, job.job.key.clone()));
                 Ok(Written::Stopped)
             }
         }
+    }
+
+    fn is_in_line(&mut self, partition: Partition, job: &JobWrite<PostgresStore>) -> Result<bool, Error> {
+        self.savepoint.close(self.tx);
+        parked::has(self.tx, self.scope, partition, job.offset).map_err(cannot(DOING))
+    }
+
+    fn has_room(&mut self, partition: Partition, room: &mut Room) -> Result<bool, Error> {
+        self.savepoint.close(self.tx);
+        room.take(|| parked::held(self.tx, self.scope, partition).map_err(cannot(DOING)))
+    }
+
+    fn park(&mut self, partition: Partition, job: &JobWrite<PostgresStore>, room: &mut Room) -> Result<Written, Error> {
+        let key = &job.job.key;
+        if self.line_found.as_ref().is_none_or(|(of, found)| *of != partition || found != key) {
+            self.savepoint.close(self.tx);
+            if !parked::is_stopped(self.tx, self.scope, partition, key).map_err(cannot(DOING))? {
+                return Err(no_line(key));
+            }
+            self.line_found = Some((partition, key.clone()));
+        }
+        if !self.has_room(partition, room)? {
+            return Ok(Written::NoRoom);
+        }
+        self.parked.add(partition, job);
+        Ok(Written::Parked)
     }
 
     fn quarantine(&mut self, partition: Partition, records: &[&Quarantined]) -> Result<(), SqlError> {

@@ -30,8 +30,9 @@ pub(super) fn claim(session: &mut SqliteSession, candidate: &Candidate) -> Resul
     let minted = raise(&tx, ours, scope, candidate, clean).map_err(&sql)?;
     let claimed = Claimed {
         token: FenceToken::minted(uint(row.epoch), candidate.generation, uint(minted)),
+        pass: None,
         done: markers::progress(&tx, ours, scope, partition).map_err(&sql)?,
-        stopped: stopped::standing(&tx, ours, scope, partition)?,
+        stopped: stopped::all(&tx, ours, scope, partition)?,
         clean,
         suspects: suspects(&tx, ours, scope, partition).map_err(&sql)?,
     };

@@ -73,7 +73,7 @@ pub(super) fn replace(
     Ok(())
 }
 
-/// A job that is done is suspected no more.
+/// A job that is done is suspected no more; one in a line may run again.
 pub(super) fn clear_suspects(
     tx: &Connection,
     ours: &Ours,
@@ -82,6 +82,8 @@ pub(super) fn clear_suspects(
 ) -> rusqlite::Result<()> {
     let sql = "DELETE FROM keylane_suspect AS s WHERE scope = ?1 AND part = ?2 AND s.offset <=
                    (SELECT last FROM keylane_marker AS m WHERE m.scope = ?1 AND m.part = ?2 AND m.first <= s.offset
-                    ORDER BY m.first DESC LIMIT 1)";
+                    ORDER BY m.first DESC LIMIT 1)
+               AND NOT EXISTS (SELECT 1 FROM keylane_parked AS p
+                               WHERE p.scope = ?1 AND p.part = ?2 AND p.offset = s.offset)";
     ours.prepare(tx, sql)?.execute(params![scope.id, partition.0]).map(drop)
 }

@@ -82,7 +82,7 @@ fn carry_out(
     order: &ResetOrder,
 ) -> rusqlite::Result<()> {
     if reset.forgets_progress {
-        for table in ["keylane_marker", "keylane_stopped", "keylane_suspect", "keylane_quarantine"] {
+        for table in ["keylane_marker", "keylane_stopped", "keylane_parked", "keylane_suspect", "keylane_quarantine"] {
             tx.execute(&format!("DELETE FROM {table} WHERE scope = ?1"), [scope])?;
         }
     }

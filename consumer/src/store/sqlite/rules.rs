@@ -38,6 +38,15 @@ impl Rules {
         false
     }
 
+    /// A person's act on a line needs the line that the person saw.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "nothing but a test can change this rule"))]
+    pub(super) fn acts_on_what_was_read(&self) -> bool {
+        #[cfg(test)]
+        return !self.twin.acts_unconditionally;
+        #[cfg(not(test))]
+        true
+    }
+
     /// Where a test stops a writer that has looked at its fences and not begun its transaction.
     #[cfg_attr(not(test), expect(clippy::unused_self, reason = "nothing but a test stops here"))]
     pub(super) fn before_begin(&self) {

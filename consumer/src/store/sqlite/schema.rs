@@ -6,7 +6,9 @@ use super::cannot;
 use crate::error::{Detail, Error};
 
 /// Raised when the tables change in a way that an older program would misread.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
+/// The last version without lines: what it holds is understood, only a table is missing.
+const WITHOUT_LINES: i64 = 3;
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS keylane_schema (
@@ -76,6 +78,21 @@ CREATE TABLE IF NOT EXISTS keylane_stopped (
     released INTEGER NOT NULL,
     PRIMARY KEY (scope, part, key)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS keylane_parked (
+    scope     INTEGER NOT NULL,
+    part      INTEGER NOT NULL,
+    offset    INTEGER NOT NULL,
+    key       BLOB    NOT NULL,
+    job_id    TEXT    NOT NULL,
+    value     BLOB,
+    headers   BLOB,
+    timestamp INTEGER NOT NULL,
+    size      INTEGER NOT NULL,
+    attempts  INTEGER NOT NULL,
+    since     INTEGER NOT NULL,
+    PRIMARY KEY (scope, part, offset)
+);
+CREATE INDEX IF NOT EXISTS keylane_parked_line ON keylane_parked (scope, part, key, offset);
 CREATE TABLE IF NOT EXISTS keylane_suspect (
     scope   INTEGER NOT NULL,
     part    INTEGER NOT NULL,
@@ -117,15 +134,20 @@ CREATE TABLE IF NOT EXISTS keylane_refused (
 /// Makes the tables if they are not there. Writes nothing if they are.
 pub(super) fn ensure(connection: &mut Connection) -> Result<(), Error> {
     let doing = "cannot make the store's tables";
-    if let Some(found) = version(connection).map_err(cannot(doing))? {
+    if let Some(found) = version(connection).map_err(cannot(doing))?.filter(|found| *found != WITHOUT_LINES) {
         return understood(found);
     }
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(cannot(doing))?;
-    if let Some(found) = version(&tx).map_err(cannot(doing))? {
+    let found = version(&tx).map_err(cannot(doing))?;
+    if let Some(found) = found.filter(|found| *found != WITHOUT_LINES) {
         return understood(found);
     }
     tx.execute_batch(TABLES).map_err(cannot(doing))?;
-    tx.execute("INSERT INTO keylane_schema (version) VALUES (?1)", [VERSION]).map_err(cannot(doing))?;
+    let say = match found {
+        None => "INSERT INTO keylane_schema (version) VALUES (?1)",
+        Some(_) => "UPDATE keylane_schema SET version = ?1",
+    };
+    tx.execute(say, [VERSION]).map_err(cannot(doing))?;
     tx.commit().map_err(cannot(doing))
 }
 

@@ -2,17 +2,19 @@
 //! stops, goes on and stops again never has a version twice: a release that was decided on an old picture does nothing.
 
 use keylane_producer::{Attempt, JobKey, Offset, Partition, Timestamp};
-use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
+use rusqlite::{Connection, Row, params};
 
-use super::{SqliteSession, SqliteStore, cannot, guard::Ours, int, scope::Scope, uint};
+use super::{SqliteSession, SqliteStore, cannot, guard::Ours, int, parked, scope::Scope, uint};
 use crate::{
     error::{Detail, Error},
     store::{JobWrite, StopReason, StopRule, StoppedKey, cut},
 };
 
-const COLUMNS: &str = "key, offset, job_id, attempts, rule, reason, since, version, released";
+const COLUMNS: &str = "key, offset, job_id, attempts, rule, reason, since, version, released,
+    (SELECT count(*) FROM keylane_parked AS p WHERE p.scope = s.scope AND p.part = s.part AND p.key = s.key),
+    (SELECT max(p.offset) FROM keylane_parked AS p WHERE p.scope = s.scope AND p.part = s.part AND p.key = s.key)";
 
-/// Stops the job's key. Said again for the same job (the first answer was lost) it changes nothing.
+/// Stops the job's key, and puts the job first in its line. Said again for the same job (the first answer was lost) it changes nothing.
 pub(super) fn stop(
     tx: &Connection,
     ours: &Ours,
@@ -42,11 +44,12 @@ pub(super) fn stop(
         Timestamp::now().0,
         next_version(tx, ours, scope)?
     ])?;
+    parked::put(tx, ours, scope, partition, job)?;
     let sql = "DELETE FROM keylane_suspect WHERE scope = ?1 AND part = ?2 AND offset = ?3";
     ours.prepare(tx, sql)?.execute(params![scope.id, partition.0, int(job.offset.0)]).map(drop)
 }
 
-/// Takes away the row of a key that is running again, if it is still the row that was released.
+/// Takes away the row of a key whose line is empty, if it is still the row that was released.
 pub(super) fn resume(
     tx: &Connection,
     ours: &Ours,
@@ -57,42 +60,12 @@ pub(super) fn resume(
     if resumed.is_empty() {
         return Ok(());
     }
-    let sql = "DELETE FROM keylane_stopped WHERE scope = ?1 AND part = ?2 AND key = ?3 AND version = ?4";
+    let sql = "DELETE FROM keylane_stopped WHERE scope = ?1 AND part = ?2 AND key = ?3 AND version = ?4
+               AND NOT EXISTS (SELECT 1 FROM keylane_parked AS p WHERE p.scope = ?1 AND p.part = ?2 AND p.key = ?3)";
     let mut row = ours.prepare(tx, sql)?;
     resumed.iter().try_for_each(|(key, version)| {
         row.execute(params![scope.id, partition.0, key.as_bytes(), int(*version)]).map(drop)
     })
-}
-
-/// A person lets the key go on, if its row is the one that the person saw.
-pub(super) fn release(
-    session: &mut SqliteSession,
-    partition: Partition,
-    key: &JobKey,
-    version: u64,
-) -> Result<bool, Error> {
-    let SqliteSession { connection, scope, ours, .. } = session;
-    let doing = format!("cannot release key '{key}' in the store");
-    let sql = cannot(&doing);
-    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&sql)?;
-    let place = params![scope.id, partition.0, key.as_bytes(), int(version)];
-    let read = "SELECT released FROM keylane_stopped WHERE scope = ?1 AND part = ?2 AND key = ?3 AND version = ?4";
-    let released: Option<bool> =
-        ours.prepare(&tx, read).and_then(|mut s| s.query_row(place, |row| row.get(0)).optional()).map_err(&sql)?;
-    match released {
-        None => Ok(false),
-        Some(true) => Ok(true),
-        Some(false) => {
-            let next = next_version(&tx, ours, scope).map_err(&sql)?;
-            let update = "UPDATE keylane_stopped SET released = 1, version = ?4
-                          WHERE scope = ?1 AND part = ?2 AND key = ?3";
-            ours.prepare(&tx, update)
-                .and_then(|mut s| s.execute(params![scope.id, partition.0, key.as_bytes(), next]))
-                .map_err(&sql)?;
-            tx.commit().map_err(&sql)?;
-            Ok(true)
-        }
-    }
 }
 
 /// Keys of these partitions that were released and whose rows are still there.
@@ -109,16 +82,6 @@ pub(super) fn released(
     Ok(found)
 }
 
-/// Keys of the partition that stand still and were not released.
-pub(super) fn standing(
-    tx: &Connection,
-    ours: &Ours,
-    scope: &Scope,
-    partition: Partition,
-) -> Result<Vec<StoppedKey>, Error> {
-    select(tx, ours, scope, partition, "AND released = 0")
-}
-
 /// All keys of the partition that have a row, released ones too.
 pub(super) fn all(tx: &Connection, ours: &Ours, scope: &Scope, partition: Partition) -> Result<Vec<StoppedKey>, Error> {
     select(tx, ours, scope, partition, "")
@@ -132,7 +95,8 @@ fn select(
     which: &str,
 ) -> Result<Vec<StoppedKey>, Error> {
     let doing = format!("cannot read the stopped keys of partition {partition} from the store");
-    let sql = format!("SELECT {COLUMNS} FROM keylane_stopped WHERE scope = ?1 AND part = ?2 {which} ORDER BY offset");
+    let sql =
+        format!("SELECT {COLUMNS} FROM keylane_stopped AS s WHERE scope = ?1 AND part = ?2 {which} ORDER BY offset");
     let mut statement = ours.prepare(tx, &sql).map_err(cannot(&doing))?;
     let rows = statement
         .query_map(params![scope.id, partition.0], |row| Ok(read(row)))
@@ -162,10 +126,12 @@ fn read(row: &Row<'_>) -> Result<StoppedKey, Box<dyn std::error::Error + Send + 
         since: Timestamp(row.get(6)?),
         version: uint(row.get(7)?),
         released: row.get(8)?,
+        jobs: uint(row.get(9)?),
+        last: Offset(row.get::<_, Option<i64>>(10)?.map_or(0, uint)),
     })
 }
 
-fn next_version(tx: &Connection, ours: &Ours, scope: &Scope) -> rusqlite::Result<i64> {
+pub(super) fn next_version(tx: &Connection, ours: &Ours, scope: &Scope) -> rusqlite::Result<i64> {
     let sql = "UPDATE keylane_scope SET versions = versions + 1 WHERE scope = ?1 RETURNING versions";
     ours.prepare(tx, sql)?.query_row([scope.id], |row| row.get(0))
 }

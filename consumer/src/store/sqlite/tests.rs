@@ -27,6 +27,7 @@ mod twins;
 pub(in crate::store) struct Twin {
     pub(in crate::store) equal_generation_wins: bool,
     pub(in crate::store) looks_outside: bool,
+    pub(in crate::store) acts_unconditionally: bool,
     pub(in crate::store) before_begin: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 

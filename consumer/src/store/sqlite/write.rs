@@ -15,7 +15,7 @@ use super::{
     SqliteSession, SqliteStore, cannot,
     effect::{self, Ran},
     guard::{Guard, Ours},
-    int, markers, refused,
+    int, markers, parked, refused,
     scope::Scope,
     stopped, uint,
 };
@@ -23,8 +23,12 @@ use crate::{
     error::Error,
     fence::FenceToken,
     store::{
-        JobWrite, PartitionWrite, PartitionWritten, Quarantined, Write, Written, plan::Plan, ranges::Ranges,
-        refused::Refusal, rule::Row,
+        JobWrite, PartitionWrite, PartitionWritten, Quarantined, Write, Written,
+        line::{Room, no_line},
+        plan::Plan,
+        ranges::Ranges,
+        refused::Refusal,
+        rule::Row,
     },
 };
 
@@ -167,22 +171,34 @@ impl Writer<'_, '_> {
 
         let mut after = before.clone();
         let mut held = HashSet::new();
+        let mut room = Room { limit: part.line_room, left: None };
         for (index, job) in (first..).zip(jobs) {
-            let written = if after.contains(job.offset.0) {
+            let marked = after.contains(job.offset.0);
+            // A marker says that it is done, or that it waits in its key's line.
+            let in_line = marked && parked::has(self.tx, self.ours, self.scope, partition, job.offset).map_err(&sql)?;
+            let written = if marked && (!in_line || matches!(job.write, Write::Park)) {
                 Written::AlreadyDone
             } else if plan.is_struck(index) {
                 held.insert(job.job.key.clone());
                 continue;
             } else {
-                match self.job(partition, job, &held)? {
+                match self.job(partition, job, &held, in_line, &mut room)? {
                     Ran::Ended(cause) => return Ok(Fate::Ended { job: index, cause }),
                     Ran::Wrote(written) => written,
                 }
             };
             match written {
-                Written::Applied => after.add(job.offset.0, job.offset.0),
+                Written::Applied if in_line => {
+                    let key = &job.job.key;
+                    parked::take(self.tx, self.ours, self.scope, partition, job.offset, key).map_err(&sql)?;
+                }
+                Written::Applied | Written::Parked => after.add(job.offset.0, job.offset.0),
                 Written::AlreadyDone => {}
-                Written::EffectFailed(_) | Written::Stopped => drop(held.insert(job.job.key.clone())),
+                Written::Stopped => {
+                    after.add(job.offset.0, job.offset.0);
+                    held.insert(job.job.key.clone());
+                }
+                Written::EffectFailed(_) | Written::NoRoom => drop(held.insert(job.job.key.clone())),
             }
             plan.answer(index, written);
         }
@@ -211,8 +227,13 @@ impl Writer<'_, '_> {
         partition: Partition,
         job: &mut JobWrite<SqliteStore>,
         held: &HashSet<JobKey>,
+        in_line: bool,
+        room: &mut Room,
     ) -> Result<Ran, Error> {
         let sql = cannot(DOING);
+        if matches!(job.write, Write::Park) {
+            return self.park(partition, job, room);
+        }
         if held.contains(&job.job.key) {
             return Ok(Ran::failed("an earlier job of its key is not done"));
         }
@@ -223,12 +244,31 @@ impl Writer<'_, '_> {
                 let json = json.clone();
                 self.result(partition, job, &json)
             }
+            Write::Park => unreachable!("it went another way"),
+            Write::Stop(_) if !in_line && !room.take(|| self.parked(partition))? => Ok(Ran::Wrote(Written::NoRoom)),
             Write::Stop(reason) => {
                 let reason = reason.clone();
                 stopped::stop(self.tx, self.ours, self.scope, partition, job, &reason).map_err(&sql)?;
                 Ok(Ran::Wrote(Written::Stopped))
             }
         }
+    }
+
+    fn parked(&self, partition: Partition) -> Result<u64, Error> {
+        parked::held(self.tx, self.ours, self.scope, partition).map_err(cannot(DOING))
+    }
+
+    fn park(&self, partition: Partition, job: &JobWrite<SqliteStore>, room: &mut Room) -> Result<Ran, Error> {
+        let sql = cannot(DOING);
+        let key = &job.job.key;
+        if !parked::is_stopped(self.tx, self.ours, self.scope, partition, key).map_err(&sql)? {
+            return Err(no_line(key));
+        }
+        if !room.take(|| self.parked(partition))? {
+            return Ok(Ran::Wrote(Written::NoRoom));
+        }
+        parked::put(self.tx, self.ours, self.scope, partition, job).map_err(&sql)?;
+        Ok(Ran::Wrote(Written::Parked))
     }
 
     fn result(&self, partition: Partition, job: &JobWrite<SqliteStore>, json: &[u8]) -> Result<Ran, Error> {

@@ -1,7 +1,5 @@
 //! Carries out what [`crate::ownership`] decides.
 
-use std::mem;
-
 use keylane_producer::Partition;
 
 use super::{Desk, Timer};
@@ -127,9 +125,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         match answer {
             Answer::Claimed { partition, tenure, outcome } => return self.claimed(partition, tenure, outcome),
             Answer::Started { fence, tickets, outcome } => self.recorded(&fence, tickets, outcome)?,
-            Answer::Reread { partition, tenure, key, offsets, outcome } => {
-                self.read_again(partition, tenure, key, offsets, outcome)?;
-            }
+            Answer::Reread { order, outcome } => self.read_again(order, outcome)?,
+            Answer::Line { partition, tenure, key, outcome } => self.line_read(partition, tenure, key, outcome)?,
             Answer::Looked(Ok(released)) => self.keys_released(released),
             Answer::Surveyed(Ok(remaining)) => self.surveyed(&remaining),
             Answer::Identified(Ok(Some(other))) => return Err(Error::Refused(other)),
@@ -191,18 +188,24 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     ) {
         let clean = claimed.clean;
         let window = self.settings.lanes.known_jobs;
+        let released: Vec<_> = claimed.stopped.iter().filter(|row| row.released).map(|row| row.key.clone()).collect();
         let tenancy = Tenancy::begin(tenure, claimed, committed, partition, &self.lease, window);
         self.lanes.open(partition, tenure);
-        for key in tenancy.stopped.keys() {
-            self.lanes.stopped(partition, tenure, key.clone());
+        for key in &tenancy.parked {
+            self.lanes.parked(partition, tenure, key.clone());
         }
-        // A key may have been released while nobody held the partition.
+        // Released while nobody held the partition, or not through their lines when the last owner ended.
+        for key in &released {
+            self.lanes.release(partition, tenure, key);
+        }
+        // A key may have been released since the claim.
         self.for_clerk.push_back(clerk::Order::Look { partitions: vec![partition], anyway: true });
         self.control.resume(partition, tenancy.watermark.position());
         self.tenancies.insert(partition, tenancy);
         self.unheeded.remove(&partition);
         let after = self.assigned_at.remove(&partition).map(|at| self.clock.now().since(at)).unwrap_or_default();
         (self.notices)(Notice::TookOver { partition, after, clean });
+        self.lane_actions();
     }
 
     /// The tenure ends now: nothing of it may act, whatever still runs.
@@ -228,6 +231,13 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
 
     /// Draining partitions in which nothing runs and nothing waits for its write are drained.
     pub(super) fn settle_drains(&mut self) {
+        let draining: Vec<_> = self
+            .ownership
+            .holdings()
+            .filter(|(.., holding)| matches!(holding, Holding::Draining { .. }))
+            .map(|(partition, ..)| partition)
+            .collect();
+        draining.into_iter().for_each(|partition| self.keep_back(partition));
         let drained: Vec<_> = self
             .ownership
             .holdings()
@@ -242,26 +252,5 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             let actions = self.ownership.drained(partition, tenure);
             self.carry_out(actions);
         }
-    }
-
-    fn keys_released(&mut self, released: Vec<(Partition, crate::store::StoppedKey)>) {
-        for (partition, row) in released {
-            let Some(tenancy) = self.tenancies.get_mut(&partition) else { continue };
-            let gone = (row.key.clone(), row.version);
-            if tenancy.resumed.contains(&gone) {
-                continue;
-            }
-            tenancy.resumed.push(gone);
-            self.outbox.want(partition);
-            // Released while nobody held the partition: it was never stopped here, only its row has to go.
-            if tenancy.stopped.remove(&row.key).is_none() || !self.lanes.release(partition, tenancy.tenure, &row.key) {
-                continue;
-            }
-            let mut stale = mem::take(&mut self.failures);
-            stale.retain(|ticket, _| ticket.partition != partition || ticket.offset != row.offset);
-            self.failures = stale;
-            (self.notices)(Notice::KeyReleased { partition, key: row.key });
-        }
-        self.lane_actions();
     }
 }

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use keylane_producer::{Attempt, Job, JobKey, Offset, Partition, StoredRecord};
+use keylane_producer::{Attempt, Job, Offset, Partition, StoredRecord};
 
 use super::{ASK_AGAIN, Desk, Timer};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     error::Error,
     fence::{Fence, Fenced},
     handler::{Done, Handler, JobContext, Outcome, Retry},
-    lanes::{LaneAction, Start, Tenure, Ticket},
+    lanes::{LaneAction, Start, Ticket},
     notice::Notice,
     retry::Decision,
     store::{FencedStore, JobWrite, Quarantined, StopReason, StopRule, Write, cut},
@@ -190,6 +190,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             partition: ticket.partition,
             offset: ticket.offset,
             attempt: run.attempt,
+            pass: tenancy.pass.clone(),
             cancel: tenancy.cancel.clone(),
         };
         self.runner.start(ticket, context, Arc::clone(&tenancy.fence));
@@ -247,7 +248,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         }
     }
 
-    /// A try failed: again later, or the key stops.
+    /// A try failed: again later, or the key is parked.
     pub(super) fn failed(&mut self, ticket: Ticket, reason: &str, asked: Option<std::time::Duration>) {
         let Some(run) = self.running.get(&ticket) else { return };
         match self.settings.retry.decide(run.attempt, asked, fastrand::f64()) {
@@ -293,8 +294,12 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                         self.control.resume(partition, tenancy.watermark.position());
                     }
                 }
-                LaneAction::Reread { partition, tenure, key, offsets } => {
-                    self.for_clerk.push_back(clerk::Order::Reread { partition, tenure, key, offsets });
+                LaneAction::Reread { partition, tenure, key, offsets, from_line } => {
+                    let order = clerk::Reread { partition, tenure, key, offsets, from_line };
+                    self.for_clerk.push_back(clerk::Order::Reread(order));
+                }
+                LaneAction::Return { partition, tenure, key } => {
+                    self.for_clerk.push_back(clerk::Order::Line { partition, tenure, key });
                 }
             }
         }
@@ -302,23 +307,20 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
 
     pub(super) fn read_again(
         &mut self,
-        partition: Partition,
-        tenure: Tenure,
-        key: JobKey,
-        offsets: Vec<Offset>,
+        order: clerk::Reread,
         outcome: Result<Vec<StoredRecord>, Error>,
     ) -> Result<(), Error> {
         let records = match outcome {
             Ok(records) => records,
             Err(error) if error.is_transient() => {
                 self.is_away("the log", &error);
-                let again = Timer::Ask(clerk::Order::Reread { partition, tenure, key, offsets });
-                self.set_timer(self.clock.now().plus(ASK_AGAIN), again);
+                self.set_timer(self.clock.now().plus(ASK_AGAIN), Timer::Ask(clerk::Order::Reread(order)));
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
         self.is_back("the log");
+        let clerk::Reread { partition, tenure, key, offsets, .. } = order;
         let found = records.into_iter().filter_map(|stored| {
             let size = stored.record.size();
             // It could be read when it first came.

@@ -25,6 +25,8 @@ pub(super) struct Outbox<S: FencedStore> {
     waiting: BTreeMap<Partition, Waiting<S>>,
     in_hand: HashMap<Partition, Vec<Arc<Job>>>,
     busy: bool,
+    /// Partitions whose lines are full, and when it is tried again.
+    pub(super) full: HashMap<Partition, BootTime>,
     /// After the store did not answer: not before this.
     pub(super) again: Option<BootTime>,
     backoff: Duration,
@@ -37,7 +39,8 @@ struct Waiting<S: FencedStore> {
 
 impl<S: FencedStore> Default for Outbox<S> {
     fn default() -> Self {
-        Self { waiting: BTreeMap::new(), in_hand: HashMap::new(), busy: false, again: None, backoff: FIRST_WAIT }
+        let (waiting, in_hand, full) = (BTreeMap::new(), HashMap::new(), HashMap::new());
+        Self { waiting, in_hand, busy: false, full, again: None, backoff: FIRST_WAIT }
     }
 }
 
@@ -67,13 +70,14 @@ impl<S: FencedStore> Outbox<S> {
 
     /// The tenure of the partition is over: drops what waits and says which jobs those were.
     pub(super) fn forget(&mut self, partition: Partition) -> Vec<JobId> {
+        self.full.remove(&partition);
         let waiting = self.waiting.remove(&partition);
-        waiting.into_iter().flat_map(|w| w.jobs).map(|job| job.job.id.clone()).collect()
+        waiting.into_iter().flat_map(|w| w.jobs).filter(has_run).map(|job| job.job.id.clone()).collect()
     }
 
     /// Jobs that have ended and of which nobody knows that they are written.
     pub(super) fn unwritten(&self) -> impl Iterator<Item = &JobId> {
-        let waiting = self.waiting.values().flat_map(|w| &w.jobs).map(|job| &job.job.id);
+        let waiting = self.waiting.values().flat_map(|w| &w.jobs).filter(|job| has_run(job)).map(|job| &job.job.id);
         waiting.chain(self.in_hand.values().flatten().map(|job| &job.id))
     }
 
@@ -87,10 +91,31 @@ impl<S: FencedStore> Outbox<S> {
 
     /// Puts back what could not be written, in front of what came since.
     fn put_back(&mut self, batch: PartitionWrite<S>) {
-        let waiting = self.waiting.entry(batch.fence.partition()).or_default();
-        let later = std::mem::replace(&mut waiting.jobs, batch.jobs);
+        let partition = batch.fence.partition();
+        self.put_in_front(partition, batch.jobs);
+        self.waiting.entry(partition).or_default().quarantined.extend(batch.quarantined);
+    }
+
+    pub(super) fn put_in_front(&mut self, partition: Partition, jobs: Vec<JobWrite<S>>) {
+        let waiting = self.waiting.entry(partition).or_default();
+        let later = std::mem::replace(&mut waiting.jobs, jobs);
         waiting.jobs.extend(later);
-        waiting.quarantined.extend(batch.quarantined);
+    }
+
+    /// Whether the scribe has something of this partition.
+    pub(super) fn has_in_hand(&self, partition: Partition) -> bool {
+        self.in_hand.contains_key(&partition)
+    }
+
+    /// Takes out of what waits.
+    pub(super) fn take_out(&mut self, partition: Partition, which: impl Fn(&JobWrite<S>) -> bool) -> Vec<JobWrite<S>> {
+        let Some(waiting) = self.waiting.get_mut(&partition) else { return Vec::new() };
+        let (out, stays): (Vec<_>, Vec<_>) = std::mem::take(&mut waiting.jobs).into_iter().partition(|job| which(job));
+        waiting.jobs = stays;
+        if waiting.jobs.is_empty() && waiting.quarantined.is_empty() {
+            self.waiting.remove(&partition);
+        }
+        out
     }
 }
 
@@ -106,10 +131,20 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         self.outbox.again = None;
         let mut batch = Vec::new();
         let mut room = self.settings.batch_jobs;
+        let mut kept: Vec<(Partition, Vec<JobWrite<S>>)> = Vec::new();
         while room > 0
             && let Some((partition, mut waiting)) = self.outbox.waiting.pop_first()
         {
             let Some(tenancy) = self.tenancies.get_mut(&partition) else { continue };
+            // What needs room in a full line stays, in its order; all else goes.
+            if self.outbox.full.get(&partition).is_some_and(|&until| now < until) {
+                let (stays, goes): (Vec<_>, Vec<_>) = waiting.jobs.into_iter().partition(needs_room);
+                kept.push((partition, stays));
+                waiting.jobs = goes;
+                if waiting.jobs.is_empty() && waiting.quarantined.is_empty() && tenancy.resumed.is_empty() {
+                    continue;
+                }
+            }
             if waiting.jobs.len() > room {
                 let rest = waiting.jobs.split_off(room);
                 self.outbox.waiting.insert(partition, Waiting { jobs: rest, quarantined: Vec::new() });
@@ -122,7 +157,11 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 quarantined: waiting.quarantined,
                 watermark: tenancy.watermark.committable(),
                 resumed: tenancy.resumed.clone(),
+                line_room: self.settings.line_room,
             });
+        }
+        for (partition, jobs) in kept {
+            self.outbox.put_in_front(partition, jobs);
         }
         if !batch.is_empty() {
             self.outbox.busy = mail.scribe.orders.send(batch).is_ok();
@@ -170,6 +209,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         for record in &batch.quarantined {
             tenancy.watermark.finish(record.offset);
         }
+        let took_room = results.iter().any(|result| matches!(result, JobWritten::Stopped | JobWritten::Parked));
+        let mut without_room = Vec::new();
         for (job, result) in batch.jobs.into_iter().zip(results) {
             let ticket = Ticket { partition, tenure, offset: job.offset };
             match result {
@@ -185,29 +226,11 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                     self.failed(ticket, &format!("its effect failed: {error}"), None);
                 }
                 JobWritten::Stopped => self.stopped(ticket, job),
+                JobWritten::Parked => self.moved(ticket, &job.job.key),
+                JobWritten::NoRoom => without_room.push(job),
             }
         }
-    }
-
-    fn stopped(&mut self, ticket: Ticket, job: JobWrite<S>) {
-        let Write::Stop(reason) = job.write else { return };
-        let key = &job.job.key;
-        self.lanes.stop(ticket, key);
-        self.failures.remove(&ticket);
-        self.summary.stopped += 1;
-        if let Some(tenancy) = self.tenancies.get_mut(&ticket.partition) {
-            tenancy.stopped.insert(key.clone(), 0);
-            tenancy.acquit(ticket.offset);
-        }
-        (self.notices)(Notice::KeyStopped {
-            partition: ticket.partition,
-            offset: ticket.offset,
-            job: job.job.id.clone(),
-            key: key.clone(),
-            attempts: job.attempt,
-            rule: reason.rule,
-            reason: reason.text.into(),
-        });
+        self.hold_back(partition, without_room, took_room);
     }
 
     fn partition_refused(&mut self, batch: PartitionWrite<S>, why: Fenced) {
@@ -253,6 +276,15 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             (self.notices)(Notice::LateResultDropped { partition });
         }
     }
+}
+
+/// Whether the job is to go into a line.
+pub(super) fn needs_room<S: FencedStore>(job: &JobWrite<S>) -> bool {
+    matches!(job.write, Write::Stop(_) | Write::Park)
+}
+
+fn has_run<S: FencedStore>(job: &JobWrite<S>) -> bool {
+    !matches!(job.write, Write::Park)
 }
 
 /// How many of these were applied now, and how many before.

@@ -34,7 +34,7 @@ impl<H: Handler<SqliteStore>> Rig<H> {
         for offset in jobs.map(Offset) {
             let job = Arc::new(Job::new(JobKey::try_from("k").unwrap(), None).unwrap());
             let (partition, attempt, cancel) = (Partition(0), Attempt::FIRST, CancellationToken::new());
-            let context = JobContext { job, partition, offset, attempt, cancel };
+            let context = JobContext { job, partition, offset, attempt, pass: None, cancel };
             self.runner.start(Ticket { partition, tenure: Tenure(1), offset }, context, Arc::clone(&self.fence));
         }
         self.runner.set_off();

@@ -4,12 +4,13 @@
 
 use bytes::Bytes;
 
-type Pair = (Bytes, Option<Bytes>);
+/// A name, and its value or null.
+pub type Pair = (Bytes, Option<Bytes>);
 
 const NULL: u32 = u32::MAX;
 
 /// Appends to `into`, which the caller reuses from record to record.
-pub(super) fn encode(headers: &[Pair], into: &mut Vec<u8>) {
+pub fn encode(headers: &[Pair], into: &mut Vec<u8>) {
     for (name, value) in headers {
         put(name, into);
         match value {
@@ -26,7 +27,7 @@ fn put(bytes: &[u8], into: &mut Vec<u8>) {
 }
 
 /// `None` if the blob is not of this form.
-pub(super) fn decode(blob: &[u8]) -> Option<Vec<Pair>> {
+pub fn decode(blob: &[u8]) -> Option<Vec<Pair>> {
     // One allocation for all names and values of a record.
     let mut rest = Bytes::copy_from_slice(blob);
     let mut headers = Vec::new();

@@ -3,8 +3,8 @@
 use keylane_consumer::{
     Error, Fence, Fenced, FencedStore,
     store::{
-        Candidate, ClaimError, Claimed, PartitionOverview, PartitionWrite, PartitionWritten, StoppedKey, StoreSession,
-        Written,
+        Candidate, ClaimError, Claimed, Line, LineOrder, ParkedJob, PartitionOverview, PartitionWrite,
+        PartitionWritten, StoppedKey, StoreSession, Written,
         sqlite::{SqliteSession, SqliteStore},
     },
 };
@@ -60,7 +60,15 @@ impl StoreSession<Answering> for AnsweringSession {
         self.0.overview()
     }
 
-    fn release_key(&mut self, partition: Partition, key: &JobKey, version: u64) -> Result<bool, Error> {
-        self.0.release_key(partition, key, version)
+    fn line(&mut self, partition: Partition, key: &JobKey) -> Result<Line, Error> {
+        self.0.line(partition, key)
+    }
+
+    fn parked(&mut self, partition: Partition, key: &JobKey, offsets: &[Offset]) -> Result<Vec<ParkedJob>, Error> {
+        self.0.parked(partition, key, offsets)
+    }
+
+    fn act_on_line(&mut self, order: &LineOrder) -> Result<bool, Error> {
+        self.0.act_on_line(order)
     }
 }

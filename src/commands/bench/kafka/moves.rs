@@ -234,7 +234,7 @@ impl Scene {
             self.signal(worker, Signal::STOP)?;
             let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             // Its last thread stands still only then.
-            drop(waitid(WaitId::Pid(Pid::from_child(&self.workers[worker])), options));
+            let _ = waitid(WaitId::Pid(Pid::from_child(&self.workers[worker])), options);
             if store.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok() {
                 return Ok(());
             }

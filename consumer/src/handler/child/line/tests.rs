@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::fence::{FenceToken, Generation, MemberId, Owner, Pass};
 
 fn context(key: &[u8], payload: Option<&[u8]>, headers: &[(&[u8], Option<&[u8]>)]) -> JobContext {
     let mut all = Headers::default();
@@ -22,6 +23,7 @@ fn context(key: &[u8], payload: Option<&[u8]>, headers: &[(&[u8], Option<&[u8]>)
         partition: Partition(3),
         offset: Offset(9_007_199_254_740_993),
         attempt: Attempt(2),
+        pass: None,
         cancel: CancellationToken::new(),
     }
 }
@@ -60,6 +62,31 @@ fn a_job_line_has_exactly_these_fields() {
             "\n"
         )
     );
+}
+
+#[test]
+fn the_fence_is_the_last_field_of_the_line_for_who_asked_and_in_no_other() {
+    let owner = Owner::fresh(&MemberId::new("m").unwrap());
+    let token = FenceToken::minted(1, Generation::new(5).unwrap(), 9);
+    let pass = Pass::minted(7, Partition(3), token, &owner);
+    let mut context = context(b"k", None, &[]);
+    assert_eq!(fenced_job_line(&context, Duration::from_secs(30)), line_of(&context).as_bytes(), "no store gave one");
+    context.pass = Some(pass.clone());
+    assert!(!line_of(&context).contains("fence"));
+    let line = String::from_utf8(fenced_job_line(&context, Duration::from_secs(30))).unwrap();
+    let text = pass.of_job(context.offset);
+    assert!(
+        line.ends_with(&format!("\"time_limit_ms\":30000,\"sensitive_fence\":\"{}\"}}\n", text.reveal())),
+        "{line}"
+    );
+    assert!(!format!("{context:?}").contains(text.reveal()));
+}
+
+#[test]
+fn an_answer_holds_no_fence() {
+    let pass = "keylane-fence-v1:".to_owned() + &"Ab-_".repeat(16);
+    let told = answer(&format!(r#"{{"outcome":"done","result":{{"of":"{pass}"}}}}"#)).unwrap_err();
+    assert!(told.contains("a result never holds the fence"), "{told}");
 }
 
 #[test]

@@ -16,7 +16,8 @@ use crate::{
     error::Error,
     fence::{Fence, Fenced},
     store::{
-        Candidate, ClaimError, Claimed, PartitionOverview, PartitionWrite, PartitionWritten, StoppedKey, StoreSession,
+        Candidate, ClaimError, Claimed, Line, LineOrder, ParkedJob, PartitionOverview, PartitionWrite,
+        PartitionWritten, StoppedKey, StoreSession,
     },
 };
 
@@ -48,7 +49,9 @@ impl StoreSession<NoStore> for NoSession {
     fn released(&mut self, _: &[Partition]) -> Result<Vec<(Partition, StoppedKey)>, Error> { unreachable!() }
     fn changed(&mut self) -> Result<bool, Error> { unreachable!() }
     fn overview(&mut self) -> Result<Vec<PartitionOverview>, Error> { unreachable!() }
-    fn release_key(&mut self, _: Partition, _: &JobKey, _: u64) -> Result<bool, Error> { unreachable!() }
+    fn line(&mut self, _: Partition, _: &JobKey) -> Result<Line, Error> { unreachable!() }
+    fn parked(&mut self, _: Partition, _: &JobKey, _: &[Offset]) -> Result<Vec<ParkedJob>, Error> { unreachable!() }
+    fn act_on_line(&mut self, _: &LineOrder) -> Result<bool, Error> { unreachable!() }
 }
 
 pub(super) fn job(payload: &[u8]) -> JobContext {
@@ -64,6 +67,7 @@ pub(super) fn job(payload: &[u8]) -> JobContext {
         partition: Partition(0),
         offset: Offset(0),
         attempt: Attempt::FIRST,
+        pass: None,
         cancel: CancellationToken::new(),
     }
 }

@@ -2,7 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use super::{BaseRig, Database, PostgresStore};
+use super::{
+    BaseRig, Database, PostgresStore,
+    admit::{handle, pass},
+};
 use crate::{
     error::Error,
     store::{
@@ -20,7 +23,7 @@ fn granted(place: &Database, after_the_tables: bool) {
     };
     let sql = block(if after_the_tables { "after the first start" } else { "before the first start" });
     let ours = |role: &str| format!("{role}_{}", place.name);
-    let roles = ["keylane_owner", "keylane_worker", "keylane_operator", "keylane_reader"];
+    let roles = ["keylane_owner", "keylane_worker", "keylane_operator", "keylane_reader", "keylane_handler"];
     let sql = roles.iter().fold(sql, |sql, role| sql.replace(role, &ours(role)));
     place.sql(&sql.replace("DATABASE shop", &format!("DATABASE {}", place.name)));
 }
@@ -53,7 +56,7 @@ fn each_role_can_do_its_work_and_no_more() {
 
     // Who looks sees all but the token.
     let overview = reader.look(&queue(), &group()).unwrap().unwrap();
-    assert_eq!((overview[0].done.floor, overview[0].stopped.len(), overview[0].refused.len()), (1, 1, 1));
+    assert_eq!((overview[0].done.floor, overview[0].stopped.len(), overview[0].refused.len()), (3, 1, 1));
     let mut results = 0;
     let count = &mut |_| {
         results += 1;
@@ -71,7 +74,52 @@ fn each_role_can_do_its_work_and_no_more() {
     assert!(person.release_key(P0, &stopped.key, stopped.version).unwrap());
     assert_eq!(operator.fence_rows().unwrap().len(), 4);
     operator.reset(&queue(), &group(), &order).unwrap();
-    assert_eq!(operator.acts(&queue(), &group()).unwrap().len(), 1);
+    assert_eq!(operator.acts(&queue(), &group()).unwrap().len(), 2);
+}
+
+#[test]
+fn a_role_that_may_only_call_admit_passes_the_fence_and_can_do_nothing_else() {
+    let place: Database = Place::fresh();
+    granted(&place, false);
+    drop(as_role(&place, "keylane_owner").open(&queue(), &group()).unwrap());
+    granted(&place, true);
+    let role = format!("keylane_handler_{}", place.name);
+    // What a role can do with names of its own changes nothing in the function.
+    place.sql(&format!(
+        "GRANT INSERT ON told TO {role}; CREATE SCHEMA mine AUTHORIZATION {role};
+         CREATE FUNCTION mine.sha224(bytea) RETURNS bytea LANGUAGE sql AS 'SELECT NULL::bytea';
+         ALTER ROLE {role} SET search_path = mine, pg_catalog, public"
+    ));
+    let (worker, handler) = (as_role(&place, "keylane_worker"), as_role(&place, "keylane_handler"));
+    let rig = BaseRig::at(place.with(|_| worker));
+    let mut a = rig.claim("a", 1, P0);
+    handle(&handler, &pass(&a, 0), "admitted", || {}).unwrap();
+    assert_eq!(
+        letters(&a.write(vec![job("k", 0, Write::Nothing)]).unwrap()),
+        "a",
+        "a worker may join it to its markers"
+    );
+    assert_eq!(
+        rig.place.sql("SELECT (SELECT count(*) FROM keylane.admitted), (SELECT count(*) FROM keylane.marker)"),
+        "0|1"
+    );
+    drop(rig.claim("b", 2, P0));
+    let stale = handle(&handler, &pass(&a, 1), "stale", || {}).unwrap_err().detail().chain();
+    assert!(stale.contains("KL001"), "{stale}");
+    assert_eq!(rig.place.told(), ["admitted"]);
+    let (server, database) = (rig.place.server, &rig.place.name);
+    let open = format!(
+        "SELECT count(*) FROM pg_class WHERE relnamespace = 'keylane'::regnamespace AND relkind = 'r'
+           AND (has_table_privilege('{role}', oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE')
+                OR has_any_column_privilege('{role}', oid, 'SELECT, INSERT, UPDATE'))"
+    );
+    assert_eq!(server.sql(database, &open).unwrap(), "0");
+    let told = server.sql_as(&role, database, "SELECT claim FROM keylane.fence").unwrap_err().to_string();
+    assert!(told.contains("permission denied"), "{told}");
+    // And nobody may call it who was not told to.
+    let reader = format!("keylane_reader_{database}");
+    let told = server.sql_as(&reader, database, "SELECT keylane.admit('x')").unwrap_err().to_string();
+    assert!(told.contains("permission denied for function admit"), "{told}");
 }
 
 /// The net under all: outside of our transactions, the role of the workers writes nothing.

@@ -48,6 +48,7 @@ fn a_worker_process_writes_until_it_is_fenced() {
             quarantined: vec![],
             watermark: Offset(next),
             resumed: vec![],
+            line_room: 100,
         }];
         let answers = again(|| session.write(&mut batch));
         let Ok(written) = &answers[0].jobs else { return };

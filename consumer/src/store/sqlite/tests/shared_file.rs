@@ -145,6 +145,7 @@ fn a_claim_is_granted_under_hammering_zombies_and_none_writes_after_it() {
                         quarantined: vec![],
                         watermark: keylane_producer::Offset(0),
                         resumed: vec![],
+                        line_room: 100,
                     };
                     match session.write(&mut [part]) {
                         Ok(answers) if answers[0].jobs.is_ok() => {

@@ -6,7 +6,8 @@ use super::{File, FileRig, Twin};
 use crate::{
     fence::{Fenced, Guards},
     store::{
-        conformance::{P0, Place, candidate, letters},
+        LineAct, LineOrder, StoreSession, Write,
+        conformance::{P0, Place, candidate, job, letters, stop},
         sqlite::SqliteStore,
     },
 };
@@ -36,6 +37,22 @@ fn without_the_strict_claim_two_claimants_take_turns() {
     assert_eq!(a.write(vec![rig.job("k", 0)]).unwrap_err(), Fenced::NewerClaim);
     let _turn = rig.try_claim(&candidate("a", 3, P0)).expect("and takes it back");
     assert_eq!(b.write(vec![rig.job("k", 0)]).unwrap_err(), Fenced::NewerClaim);
+}
+
+#[test]
+fn an_act_without_its_condition_drops_a_job_that_nobody_saw() {
+    let rig = with(Twin { acts_unconditionally: true, ..Twin::default() });
+    let mut a = rig.claim("a", 1, P0);
+    a.write(vec![job("k", 0, stop("x"))]).unwrap();
+    let seen = a.session.overview().unwrap().swap_remove(0).stopped.remove(0);
+    a.write(vec![job("k", 1, Write::Park)]).unwrap();
+    let order = LineOrder {
+        last: Some(seen.last),
+        act: LineAct::Drop,
+        ..LineOrder::replay(P0, seen.key.clone(), seen.version)
+    };
+    assert!(rig.session().act_on_line(&order).unwrap());
+    assert!(a.session.line(P0, &seen.key).unwrap().jobs.is_empty(), "the second job is gone, and nobody looked at it");
 }
 
 type Act = Box<dyn FnOnce() + Send>;

@@ -1,0 +1,152 @@
+//! Keys that are parked: their jobs on the way to their lines, and back.
+
+use keylane_producer::{Attempt, JobKey, Partition};
+
+use super::{ASK_AGAIN, Desk, Timer, writing::needs_room};
+use crate::{
+    error::Error,
+    handler::Handler,
+    lanes::{Start, Tenure, Ticket},
+    notice::Notice,
+    store::{FencedStore, JobWrite, Line, StoppedKey, Write},
+    worker::clerk,
+};
+
+/// How often it is looked whether lines that were full have room again.
+const ROOM_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
+
+impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
+    /// Puts what parked keys hold here in the outbox, for the ends of their lines.
+    pub(super) fn start_moves(&mut self) {
+        if self.lease.check().is_err() {
+            return;
+        }
+        for Start { ticket, job, .. } in self.lanes.moves() {
+            let write = JobWrite { offset: ticket.offset, job, attempt: Attempt::FIRST, write: Write::Park };
+            self.outbox.put(ticket.partition, write);
+        }
+    }
+
+    /// The job is the first in its key's line, and what waits here follows it.
+    pub(super) fn stopped(&mut self, ticket: Ticket, job: JobWrite<S>) {
+        let Write::Stop(reason) = job.write else { return };
+        let key = &job.job.key;
+        self.lanes.park(ticket, key);
+        self.failures.remove(&ticket);
+        self.summary.stopped += 1;
+        if let Some(tenancy) = self.tenancies.get_mut(&ticket.partition) {
+            tenancy.watermark.finish(ticket.offset);
+            tenancy.parked.insert(key.clone());
+            tenancy.acquit(ticket.offset);
+        }
+        (self.notices)(Notice::KeyStopped {
+            partition: ticket.partition,
+            offset: ticket.offset,
+            job: job.job.id.clone(),
+            key: key.clone(),
+            attempts: job.attempt,
+            rule: reason.rule,
+            reason: reason.text.into(),
+        });
+    }
+
+    /// The job is at the end of its key's line.
+    pub(super) fn moved(&mut self, ticket: Ticket, key: &JobKey) {
+        if let Some(tenancy) = self.tenancies.get_mut(&ticket.partition) {
+            tenancy.watermark.finish(ticket.offset);
+        }
+        self.summary.parked += 1;
+        self.lanes.applied(ticket, key);
+    }
+
+    /// Lines are full: what has no room in them waits here, in its order, and is tried again. A partition that drains keeps
+    /// nothing: its next owner runs what failed, and moves what follows.
+    pub(super) fn hold_back(&mut self, partition: Partition, jobs: Vec<JobWrite<S>>, took_room: bool) {
+        if jobs.is_empty() {
+            if took_room {
+                self.outbox.full.remove(&partition);
+            }
+            return;
+        }
+        if self.outbox.full.insert(partition, self.clock.now().plus(ROOM_AGAIN)).is_none() {
+            (self.notices)(Notice::LinesFull { partition, room: self.settings.line_room });
+        }
+        self.set_timer(self.clock.now().plus(ROOM_AGAIN), Timer::Nothing);
+        self.outbox.put_in_front(partition, jobs);
+        self.make_room(partition);
+    }
+
+    /// A line that is full and to be replayed makes room by that: what waits for room behind it runs here, after it.
+    fn make_room(&mut self, partition: Partition) {
+        if !self.outbox.full.contains_key(&partition) || self.outbox.has_in_hand(partition) {
+            return;
+        }
+        let Some(tenure) = self.tenancies.get(&partition).map(|tenancy| tenancy.tenure) else { return };
+        let lanes = &self.lanes;
+        for job in self
+            .outbox
+            .take_out(partition, |job| matches!(job.write, Write::Park) && lanes.is_released(partition, &job.job.key))
+        {
+            self.lanes.kept(Ticket { partition, tenure, offset: job.offset }, &job.job.key);
+        }
+    }
+
+    /// What waits for room goes back to its lanes: the partition drains.
+    pub(super) fn keep_back(&mut self, partition: Partition) {
+        if !self.outbox.full.contains_key(&partition) {
+            return;
+        }
+        let Some(tenure) = self.tenancies.get(&partition).map(|tenancy| tenancy.tenure) else { return };
+        self.outbox.full.remove(&partition);
+        for job in self.outbox.take_out(partition, needs_room) {
+            let (ticket, key) = (Ticket { partition, tenure, offset: job.offset }, &job.job.key);
+            match job.write {
+                Write::Park => self.lanes.kept(ticket, key),
+                _ => self.lanes.wait(ticket, key),
+            }
+        }
+    }
+
+    /// Persons want the lines of these keys run.
+    pub(super) fn keys_released(&mut self, released: Vec<(Partition, StoppedKey)>) {
+        for (partition, row) in released {
+            let Some(tenancy) = self.tenancies.get_mut(&partition) else { continue };
+            if self.lanes.release(partition, tenancy.tenure, &row.key) {
+                (self.notices)(Notice::KeyReleased { partition, key: row.key });
+                self.make_room(partition);
+            }
+        }
+        self.lane_actions();
+    }
+
+    /// A line is read: its jobs run before all that came since.
+    pub(super) fn line_read(
+        &mut self,
+        partition: Partition,
+        tenure: Tenure,
+        key: JobKey,
+        outcome: Result<Line, Error>,
+    ) -> Result<(), Error> {
+        let line = match outcome {
+            Ok(line) => line,
+            Err(error) if error.is_transient() => {
+                self.is_away("the store", &error);
+                let again = Timer::Ask(clerk::Order::Line { partition, tenure, key });
+                self.set_timer(self.clock.now().plus(ASK_AGAIN), again);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        self.is_back("the store");
+        if let Some(tenancy) = self.tenancies.get_mut(&partition).filter(|tenancy| tenancy.tenure == tenure) {
+            tenancy.parked.remove(&key);
+            if line.jobs.is_empty() {
+                tenancy.resumed.push((key.clone(), line.version));
+                self.outbox.want(partition);
+            }
+            self.lanes.line(partition, tenure, &key, &line.jobs);
+        }
+        self.lane_actions();
+        Ok(())
+    }
+}
