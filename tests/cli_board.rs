@@ -87,7 +87,8 @@ fn a_board_shows_what_its_sidecars_say_and_ends_when_it_is_asked_to() {
     });
     let narrated = place.run(&["narrate", "--board", &board.url]).expect(0);
     assert!(narrated.stdout.contains("The reports do not contradict each other."), "{}", narrated.stdout);
-    place.run(&["timeline", "--board", &board.url, "--partition", "0"]).expect(0).says(&["worker-1 took partition 0."]);
+    let told = place.run(&["timeline", "--board", &board.url, "--partition", "0"]).expect(0);
+    assert!(told.stdout.contains("worker-1 took partition 0. It is the first owner"), "{}", told.stdout);
     let event = place.run(&["timeline", "--board", &board.url, "-o", "json"]).expect(0).json();
     assert_eq!(event["type"], "partition.acquired");
 

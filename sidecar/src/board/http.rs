@@ -100,12 +100,12 @@ impl Board {
 }
 
 async fn whole_page(State(board): State<Board>, Query(asked): Query<page::Asked>, headers: HeaderMap) -> Response {
-    let html = board.render(|scene| page::document(scene), &asked);
+    let html = board.render(page::document, &asked);
     answer::html(&headers, html)
 }
 
 async fn main_part(State(board): State<Board>, Query(asked): Query<page::Asked>, headers: HeaderMap) -> Response {
-    let html = board.render(|scene| page::main(scene), &asked);
+    let html = board.render(page::main, &asked);
     answer::html(&headers, html)
 }
 

@@ -142,7 +142,7 @@ mod tests {
             ("a time with a zone", |v| v["observed_at"] = json!("2026-12-01T14:02:31.412+01:00")),
             ("held by nobody", |v| v["partitions"][0]["worker"] = json!(null)),
             ("unknown lag without a reason", |v| {
-                v["partitions"][0]["lag"] = json!({"jobs": null, "as_of": null, "why_unknown": null})
+                v["partitions"][0]["lag"] = json!({"jobs": null, "as_of": null, "why_unknown": null});
             }),
             ("two claimants of a held partition", |v| v["partitions"][0]["claimants"] = json!(["a", "b"])),
             ("a partition beyond the bound", |v| v["partitions"][5]["partition"] = json!(4_096)),

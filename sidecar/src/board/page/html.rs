@@ -16,7 +16,7 @@ impl fmt::Display for Text<'_> {
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&#39;")?,
                 '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                    write!(f, "{}", c.escape_unicode())?
+                    write!(f, "{}", c.escape_unicode())?;
                 }
                 c if c.is_control() => write!(f, "{}", c.escape_unicode())?,
                 c => fmt::Write::write_char(f, c)?,
