@@ -108,8 +108,14 @@ pub(crate) struct WorkArgs {
     #[arg(help_heading = "The worker")]
     pub(crate) assignor: MoveBy,
 
-    /// Show what this worker holds in this file, for 'keylane sidecar': replaced at each change and every 2 s
-    #[arg(long, env = "KEYLANE_SNAPSHOT_FILE", hide_env_values = true, value_name = "FILE", help_heading = "The worker")]
+    /// Show what this worker holds in this file: replaced at each change and every 2 s
+    #[arg(
+        long,
+        env = "KEYLANE_SNAPSHOT_FILE",
+        hide_env_values = true,
+        value_name = "FILE",
+        help_heading = "The worker"
+    )]
     pub(crate) snapshot_file: Option<std::path::PathBuf>,
 
     /// Jobs held in memory for each partition; the rest waits on the log
