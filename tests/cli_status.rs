@@ -204,7 +204,7 @@ fn hostile_keys_and_reasons_are_text() {
     let longest = reasons.iter().max_by_key(|r| r.len()).unwrap();
     assert!(longest.len() <= 4_096 && longest.ends_with("… (cut)"), "cut with a mark");
     // What is printed to be typed is typed: a shell finds the very key.
-    let line = text.lines().find_map(|l| l.trim().strip_prefix("release it: keylane ").filter(|l| l.contains("touch")));
+    let line = text.lines().find_map(|l| l.trim().strip_prefix("replay it: keylane ").filter(|l| l.contains("touch")));
     let typed = format!("{} {} --dry-run", env!("CARGO_BIN_EXE_keylane"), line.unwrap());
     let shell = std::process::Command::new("sh").args(["-c", &typed]).current_dir(place.path()).output().unwrap();
     assert!(shell.status.success(), "{shell:?}");
