@@ -62,7 +62,7 @@ fn a_reset_of_the_fence_is_dry_until_it_is_executed_and_keeps_what_was_done() {
     place.run(&of(&["work", "--until-empty", "--builtin", "discard"])).expect(0);
     let dry = place.run(&of(&["fence", "reset", "--why", "a test"])).expect(0);
     assert!(dry.stdout.contains("nothing was changed"), "{}", dry.stdout);
-    assert!(place.run(&of(&["fence", "log"])).expect(0).stdout.contains("nobody has reset anything"));
+    assert!(place.run(&of(&["fence", "log"])).expect(0).stdout.contains("nobody has acted on the store"));
     place.run(&of(&["fence", "reset", "--why", "a test", "--who", "somebody", "--execute"])).expect(0);
     let log = place.run(&of(&["fence", "log"])).expect(0).stdout;
     assert!(log.contains("somebody") && log.contains("a test"), "{log}");

@@ -5,6 +5,7 @@ use std::{fs::File, io::Read, path::Path};
 use keylane_sidecar::{
     Snapshot,
     board::intake::{self, LARGEST_ANSWER},
+    spool::Spooled,
     words,
 };
 
@@ -20,10 +21,10 @@ pub(crate) fn run(args: &NarrateArgs, output: &mut Output) -> Result<Code, Failu
         Some(file) => (file.display().to_string(), bytes(file)?),
         None => (args.board().to_string(), fetch(&args.board(), "/v1/snapshot")?.into_bytes()),
     };
-    let snapshot = intake::read(&snapshot).map_err(|error| {
+    let snapshot = intake::read(&bare(snapshot)?).map_err(|error| {
         Failure::new(Code::BadInput, format!("cannot tell what is in '{name}'"))
             .because(&error)
-            .remedy("give it a snapshot as a sidecar or a board serves it at /v1/snapshot")
+            .remedy("give it a snapshot as a board serves it at /v1/snapshot, or a worker's --snapshot-file")
     })?;
     let (headline, against) = (words::headline(&snapshot), words::contradictions(&snapshot));
     if output.is_json() {
@@ -36,6 +37,15 @@ pub(crate) fn run(args: &NarrateArgs, output: &mut Output) -> Result<Code, Failu
         print(&snapshot, &headline, &against, output)?;
     }
     Ok(Code::Done)
+}
+
+/// Out of the file that a worker writes, or as it is.
+fn bare(answer: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    match serde_json::from_slice::<Spooled>(&answer) {
+        Ok(spooled) => serde_json::to_vec(&spooled.snapshot)
+            .map_err(|error| Failure::new(Code::Bug, "a snapshot cannot be written").because(&error)),
+        Err(_) => Ok(answer),
+    }
 }
 
 fn print(snapshot: &Snapshot, headline: &str, against: &[String], output: &mut Output) -> Result<(), Failure> {
