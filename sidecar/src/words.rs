@@ -9,7 +9,7 @@
 //! - [`event`]: the same as a line for programs, by `docs/schemas/event.schema.json`
 //! - [`change`]: what happened between two views
 //! - [`fold`]: many events of one episode in one sentence
-//! - [`headline`]: the first thing to know
+//! - [`headline()`]: the first thing to know
 //! - [`contradiction`]: which report says otherwise than another
 
 pub mod change;

@@ -1,6 +1,6 @@
 //! The page: rendered here, whole without a script; the script only fetches it again, part by part.
 //!
-//! 1. Every text from outside passes [`html::Text`]: it is shown, never run.
+//! 1. Every text from outside passes `html::Text`: it is shown, never run.
 //! 2. Colour says who, pattern and word say what: nothing is said by colour alone.
 //! 3. No inline style or script: the policy of the answers forbids them.
 
