@@ -155,9 +155,8 @@ impl Log for KafkaLog {
     }
 
     fn checkpoint(&mut self, queue: &QueueIdentity, source: &str) -> Result<Option<Checkpoint>, Error> {
-        if !topics::exists(&self.asking, checkpoints::TOPIC)? {
-            return Ok(None);
-        }
+        // Not "is it there?": a broker that has not heard of it yet would say no, and a whole source would be sent once more.
+        topics::create_checkpoints(&self.asking, &self.settings)?;
         checkpoints::last(self.reader()?, queue, source)
     }
 

@@ -39,6 +39,7 @@ pub(super) fn record(queue: &QueueIdentity, checkpoint: &Checkpoint) -> (&'stati
 /// The last one of a source.
 pub(super) fn last(reader: &mut Reader, queue: &QueueIdentity, source: &str) -> Result<Option<Checkpoint>, Error> {
     let key = key(queue, source);
+    reader.await_decided(TOPIC, HERE)?;
     let end = reader.bounds(TOPIC, HERE)?.end;
     let mut found = None;
     let mut from = Offset(0);

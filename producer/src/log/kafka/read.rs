@@ -20,6 +20,15 @@ use crate::{
 /// The client library asks for a group's name before it lets anybody read. Nothing is ever joined or committed.
 const GROUP: &str = "keylane-reader";
 
+const COMMITTED: &str = "read_committed";
+const UNCOMMITTED: &str = "read_uncommitted";
+
+/// A transaction whose writer died is ended by the brokers after a minute, and they look every ten seconds.
+const UNDECIDED: Duration = Duration::from_secs(90);
+
+/// Between two looks whether it has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
 /// Records between two that are wanted which are cheaper to read over than to ask for the second one anew.
 const READ_OVER: u64 = 256;
 
@@ -40,14 +49,14 @@ pub(super) struct Reader {
     moved: bool,
 }
 
-fn connect(settings: &KafkaSettings) -> Result<PolledConsumer, Error> {
+fn connect(settings: &KafkaSettings, isolation: &str) -> Result<PolledConsumer, Error> {
     let mut config = settings.config();
     for (name, value) in [
         ("group.id", GROUP),
         ("enable.auto.commit", "false"),
         ("enable.auto.offset.store", "false"),
         ("auto.offset.reset", "earliest"),
-        ("isolation.level", "read_committed"),
+        ("isolation.level", isolation),
         ("enable.partition.eof", "true"),
         ("fetch.wait.max.ms", "10"),
         ("queued.max.messages.kbytes", "4096"),
@@ -69,8 +78,31 @@ struct Stand {
 
 impl Reader {
     pub(super) fn open(settings: &KafkaSettings) -> Result<Self, Error> {
-        let consumer = connect(settings)?;
+        let consumer = connect(settings, COMMITTED)?;
         Ok(Self { settings: settings.clone(), consumer, stands: None, moved: false })
+    }
+
+    /// Waits until every transaction is decided that wrote to the partition so far. A commit is answered before what it
+    /// committed can be read: the brokers tell each partition afterwards.
+    pub(super) fn await_decided(&self, topic: &str, partition: Partition) -> Result<(), Error> {
+        let all = Self {
+            settings: self.settings.clone(),
+            consumer: connect(&self.settings, UNCOMMITTED)?,
+            stands: None,
+            moved: false,
+        };
+        let written = all.bounds(topic, partition)?.end;
+        let started = kafka::now();
+        while self.bounds(topic, partition)?.end < written {
+            if started.elapsed() >= UNDECIDED {
+                return Err(Error::Unavailable(
+                    Detail::new(format!("a transaction on the topic '{topic}' does not end"))
+                        .remedy("see who writes there: what it says so far cannot be known before"),
+                ));
+            }
+            std::thread::park_timeout(LOOK_AGAIN);
+        }
+        Ok(())
     }
 
     /// Where the partition begins, and where what is committed ends.
@@ -192,7 +224,7 @@ impl Reader {
     }
 
     fn renew(&mut self) -> Result<(), Error> {
-        self.consumer = connect(&self.settings)?;
+        self.consumer = connect(&self.settings, COMMITTED)?;
         (self.stands, self.moved) = (None, false);
         Ok(())
     }
