@@ -31,6 +31,7 @@ mod roles;
 mod secured;
 mod storm;
 mod twins;
+mod ways;
 
 /// Rules that a twin test takes away, and a place to stop a writer at.
 #[derive(Clone, Default)]

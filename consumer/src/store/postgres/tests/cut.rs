@@ -18,24 +18,24 @@ use crate::store::{
     conformance::{P0, Place, letters},
 };
 
-type Kept = Option<(TcpStream, Vec<u8>)>;
+pub(super) type Kept = Option<(TcpStream, Vec<u8>)>;
 
 /// A proxy that can cut a connection at its COMMIT.
-struct Proxy {
+pub(super) struct Proxy {
     port: u16,
-    cut: Arc<AtomicU8>,
+    pub(super) cut: Arc<AtomicU8>,
     /// A connection to the server whose COMMIT was kept, and the COMMIT.
-    kept: Arc<Mutex<Kept>>,
+    pub(super) kept: Arc<Mutex<Kept>>,
 }
 
 const PASS: u8 = 0;
 /// The server gets the COMMIT; its answer is lost.
-const LOSE_ANSWER: u8 = 1;
+pub(super) const LOSE_ANSWER: u8 = 1;
 /// The server does not get it yet, and does not know that the client is gone.
-const KEEP_COMMIT: u8 = 2;
+pub(super) const KEEP_COMMIT: u8 = 2;
 
 impl Proxy {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (cut, kept) = (Arc::new(AtomicU8::new(PASS)), Arc::default());
@@ -52,12 +52,12 @@ impl Proxy {
         proxy
     }
 
-    fn url(&self, database: &str) -> String {
+    pub(super) fn url(&self, database: &str) -> String {
         format!("postgres://keylane@127.0.0.1:{}/{database}", self.port)
     }
 
     /// Lets the server have the COMMIT that was kept.
-    fn send_kept(&self) {
+    pub(super) fn send_kept(&self) {
         let (mut server, commit) = self.kept.lock().unwrap().take().expect("a COMMIT was kept");
         server.write_all(&commit).unwrap();
     }
