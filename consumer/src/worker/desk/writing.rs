@@ -31,8 +31,8 @@ pub(super) struct Outbox<S: FencedStore> {
     ways: Vec<Way>,
     /// Partitions whose lines are full, and when it is tried again.
     pub(super) full: HashMap<Partition, BootTime>,
-    /// Where the rule that a partition has one way was taken away: how many writes were answered.
-    astray: Option<usize>,
+    /// Without it, a twin's, a write goes where its first job says.
+    one_way: bool,
 }
 
 /// The way to one scribe.
@@ -64,12 +64,14 @@ impl<S: FencedStore> Outbox<S> {
     pub(super) fn new(ways: usize, one_way: bool) -> Self {
         let ways = (0..ways).map(|_| Way { busy: false, again: None, backoff: FIRST_WAIT, failed: false }).collect();
         let (waiting, in_hand, full) = (BTreeMap::new(), HashMap::new(), HashMap::new());
-        Self { waiting, in_hand, ways, full, astray: (!one_way).then_some(0) }
+        Self { waiting, in_hand, ways, full, one_way }
     }
 
     /// Which scribe writes for the partition.
     fn way_of(&self, partition: Partition) -> usize {
-        (partition.0 as usize + self.astray.unwrap_or(0)) % self.ways.len()
+        let waiting = || self.waiting.get(&partition).and_then(|w| w.jobs.iter().map(|job| job.offset.0).min());
+        let place = if self.one_way { u64::from(partition.0) } else { waiting().unwrap_or(0) };
+        usize::try_from(place % self.ways.len() as u64).expect("it is below a length")
     }
 
     /// The soonest that a write is tried again.
@@ -216,9 +218,6 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         let Written { batch, outcome } = written;
         for part in &batch {
             self.outbox.in_hand.remove(&part.fence.partition());
-        }
-        if let Some(answered) = &mut self.outbox.astray {
-            *answered += 1;
         }
         let now = self.clock.now();
         let scribe = &mut self.outbox.ways[way];

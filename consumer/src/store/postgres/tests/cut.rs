@@ -18,21 +18,24 @@ use crate::store::{
     conformance::{P0, Place, letters},
 };
 
-pub(super) type Kept = Option<(TcpStream, Vec<u8>)>;
+/// To the server; the COMMIT; to the client.
+type Kept = Option<(TcpStream, Vec<u8>, TcpStream)>;
 
 /// A proxy that can cut a connection at its COMMIT.
 pub(super) struct Proxy {
     port: u16,
     pub(super) cut: Arc<AtomicU8>,
     /// A connection to the server whose COMMIT was kept, and the COMMIT.
-    pub(super) kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<Kept>>,
 }
 
 const PASS: u8 = 0;
 /// The server gets the COMMIT; its answer is lost.
 pub(super) const LOSE_ANSWER: u8 = 1;
 /// The server does not get it yet, and does not know that the client is gone.
-pub(super) const KEEP_COMMIT: u8 = 2;
+const KEEP_COMMIT: u8 = 2;
+/// The server does not get it yet, and the client waits for the answer until [`Proxy::lose_client`].
+pub(super) const KEEP_BOTH: u8 = 3;
 
 impl Proxy {
     pub(super) fn start() -> Self {
@@ -56,9 +59,20 @@ impl Proxy {
         format!("postgres://keylane@127.0.0.1:{}/{database}", self.port)
     }
 
+    pub(super) fn until_kept(&self) {
+        until(|| self.kept.lock().unwrap().is_some());
+    }
+
+    /// Cuts the connection of the client whose COMMIT was kept.
+    pub(super) fn lose_client(&self) {
+        let kept = self.kept.lock().unwrap();
+        let (.., client) = kept.as_ref().expect("a COMMIT was kept");
+        client.shutdown(Shutdown::Both).unwrap();
+    }
+
     /// Lets the server have the COMMIT that was kept.
     pub(super) fn send_kept(&self) {
-        let (mut server, commit) = self.kept.lock().unwrap().take().expect("a COMMIT was kept");
+        let (mut server, commit, _) = self.kept.lock().unwrap().take().expect("a COMMIT was kept");
         server.write_all(&commit).unwrap();
     }
 }
@@ -83,9 +97,12 @@ fn requests(mut client: TcpStream, mut server: TcpStream, cut: &AtomicU8, kept: 
                 client.shutdown(Shutdown::Both).unwrap();
                 server.write_all(request).unwrap();
             }
-            _ => {
-                *kept.lock().unwrap() = Some((server.try_clone().unwrap(), request.to_vec()));
-                client.shutdown(Shutdown::Both).unwrap();
+            keep => {
+                let both = (server.try_clone().unwrap(), request.to_vec(), client.try_clone().unwrap());
+                *kept.lock().unwrap() = Some(both);
+                if keep == KEEP_COMMIT {
+                    client.shutdown(Shutdown::Both).unwrap();
+                }
                 return;
             }
         }
