@@ -38,7 +38,7 @@ use crate::{
 };
 
 pub(crate) fn run(args: &WorkArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
-    let settings = settings::from_flags(args)?;
+    let settings = settings::from_flags(args, &global.store()?)?;
     let reporter = Reporter::new(global, &settings.name);
     let summary = match args.builtin {
         Some(Builtin::Print) => work(
