@@ -109,7 +109,7 @@ fn the_bench_measures_on_postgres_and_leaves_nothing_behind() {
     let ended = place.run(&[&["bench", "postgres", "--store", &store][..], &tiny].concat()).expect(0);
     let rows: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |figure: &str| rows.iter().filter(|row| row["figure"] == figure).count();
-    assert_eq!(["effects", "claims", "worker", "peers", "kafka"].map(of), [6, 1, 5, 4, 1]);
+    assert_eq!(["effects", "claims", "worker", "peers", "kafka"].map(of), [8, 1, 6, 4, 1]);
     for row in &rows {
         // Programs and brokers that were not named.
         let elsewhere = row["figure"] == "peers" || row["figure"] == "kafka";
@@ -139,7 +139,10 @@ fn the_bench_runs_the_peers_that_it_is_given_in_its_own_schema() {
     assert_eq!(ended.stdout.matches("not measured: no --redis").count(), 2, "{}", ended.stdout);
     assert_eq!(ended.stdout.matches("5.00 jobs/s, ").count(), 2, "{}", ended.stdout);
     let asked = std::fs::read_to_string(peers.join("asked")).unwrap();
-    assert!(asked.lines().all(|line| line.contains("search_path%3Dkeylane_bench_") && line.contains("jobs=100")), "{asked}");
+    assert!(
+        asked.lines().all(|line| line.contains("search_path%3Dkeylane_bench_") && line.contains("jobs=100")),
+        "{asked}"
+    );
 }
 
 #[test]

@@ -124,7 +124,13 @@ pub(crate) struct WorkArgs {
     pub(crate) buffer_jobs: usize,
 
     /// Connections to a Postgres store that write side by side, each for partitions of its own [default: 4]
-    #[arg(long, env = "KEYLANE_STORE_CONNECTIONS", hide_env_values = true, value_name = "N", help_heading = "The worker")]
+    #[arg(
+        long,
+        env = "KEYLANE_STORE_CONNECTIONS",
+        hide_env_values = true,
+        value_name = "N",
+        help_heading = "The worker"
+    )]
     #[arg(value_parser = at_least_one)]
     pub(crate) store_connections: Option<usize>,
 

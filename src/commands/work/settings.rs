@@ -11,8 +11,11 @@ use crate::{
 
 pub(super) fn from_flags(args: &WorkArgs, store: &StoreUrl) -> Result<WorkerSettings, Failure> {
     if args.store_connections.is_some_and(|count| count > 1) && !matches!(store, StoreUrl::Postgres(_)) {
-        return Err(Failure::new(Code::Usage, "'--store-connections' above 1 needs a Postgres store: SQLite has one writer")
-            .remedy("leave it out, or name a database: --store postgres://USER@HOST/DATABASE"));
+        return Err(Failure::new(
+            Code::Usage,
+            "'--store-connections' above 1 needs a Postgres store: SQLite has one writer",
+        )
+        .remedy("leave it out, or name a database: --store postgres://USER@HOST/DATABASE"));
     }
     let name = args.name.clone().unwrap_or_else(default_name);
     let mut settings = WorkerSettings::named(&name);

@@ -1,8 +1,9 @@
 //! Fenced once-only effects, against the same statements without fence and marker: in the same batches, and in a transaction
-//! for each job. Through one session, and through several at once, each with a partition of its own.
+//! for each job; and fenced results, which go as one statement. Through one session, and through several at once, each with a partition of its own.
 
 use std::{sync::Arc, thread};
 
+use bytes::Bytes;
 use keylane_consumer::{
     FencedStore,
     store::{
@@ -37,21 +38,32 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
         let over = if connections == 1 { "1 connection".to_owned() } else { format!("{connections} connections") };
         for size in BATCHES {
             bench.progress.say(&format!("fenced effects over {over}, {size} a transaction, against the same plain"));
-            let ours = || fenced(bench, count, size, connections);
+            let ours = || fenced(bench, count, size, connections, Leaves::Effect);
             let seen = side_by_side(rounds, ours, || plain(bench, count, size, connections))?;
             let what = format!("fenced effects of one row, {size} a transaction, {over}");
             let pair = Pair::of(&seen);
             let row = Row::pair("effects", what, "jobs/s", "the same batches without fence and marker", pair);
             rows.push(row.aiming(Aim::RatioAtLeast(0.9)));
         }
-        bench.progress.say(&format!("fenced effects over {over}, against a transaction a job"));
-        let ours = || fenced(bench, count, BATCHES[0], connections);
-        let seen = side_by_side(rounds, ours, || plain(bench, alone, 1, connections))?;
-        let what = format!("fenced effects of one row, {} a transaction, {over}", BATCHES[0]);
-        let row = Row::pair("effects", what, "jobs/s", "a transaction a job, unfenced, as many", Pair::of(&seen));
-        rows.push(row.aiming(Aim::RatioAtLeast(20.0)));
+        for (leaves, name) in [(Leaves::Effect, "effects of one row"), (Leaves::Result, "results")] {
+            bench.progress.say(&format!("fenced {name} over {over}, against a transaction a job"));
+            let ours = || fenced(bench, count, BATCHES[0], connections, leaves);
+            let seen = side_by_side(rounds, ours, || plain(bench, alone, 1, connections))?;
+            let what = format!("fenced {name}, {} a transaction, {over}", BATCHES[0]);
+            let row = Row::pair("effects", what, "jobs/s", "a transaction a job, unfenced, as many", Pair::of(&seen));
+            rows.push(row.aiming(Aim::RatioAtLeast(20.0)));
+        }
     }
     Ok(rows)
+}
+
+/// What a job leaves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaves {
+    /// A row, by a statement of its own.
+    Effect,
+    /// A result.
+    Result,
 }
 
 /// The batches of so many jobs.
@@ -74,9 +86,10 @@ fn all_at_once<T: Send>(
     })
 }
 
-fn fenced(bench: &Bench<'_>, count: u64, size: u64, connections: u64) -> Result<f64, Failure> {
+fn fenced(bench: &Bench<'_>, count: u64, size: u64, connections: u64, leaves: Leaves) -> Result<f64, Failure> {
     bench.site.empty("effect")?;
-    let parts = (0..connections).map(|n| batches_of(bench, count / connections, size, n)).collect::<Result<_, _>>()?;
+    let parts =
+        (0..connections).map(|n| batches_of(bench, count / connections, size, n, leaves)).collect::<Result<_, _>>()?;
     all_at_once(count / connections * connections, parts, |(mut session, mut parts)| {
         for part in &mut parts {
             let written = session.write(std::slice::from_mut(part))?;
@@ -96,15 +109,22 @@ fn batches_of(
     count: u64,
     size: u64,
     partition: u64,
+    leaves: Leaves,
 ) -> Result<(PostgresSession, Vec<PartitionWrite<PostgresStore>>), Failure> {
     let mut session = bench.site.session()?;
     let fence = bench.site.claim(&mut session, Partition(u32::try_from(partition).unwrap_or_default()))?;
     // A claim does not forget what is done, so each round goes on behind the last one.
     let base = bench.site.next_offsets(count);
+    let result = Bytes::from(format!("\"{}\"", "x".repeat(bench.jobs.payload().len())));
     let write = |n: u64| -> Result<JobWrite<PostgresStore>, Failure> {
         let job = Arc::new(bench.jobs.job(n)?);
-        let effect = bench.site.effect(job.key.as_bytes().to_vec(), bench.jobs.payload().clone());
-        Ok(JobWrite { offset: Offset(base + n), job, attempt: Attempt::FIRST, write: Write::Effect(effect) })
+        let write = match leaves {
+            Leaves::Effect => {
+                Write::Effect(bench.site.effect(job.key.as_bytes().to_vec(), bench.jobs.payload().clone()))
+            }
+            Leaves::Result => Write::Result(result.clone()),
+        };
+        Ok(JobWrite { offset: Offset(base + n), job, attempt: Attempt::FIRST, write })
     };
     let part = |batch: std::ops::Range<u64>| {
         Ok::<_, Failure>(PartitionWrite {

@@ -19,7 +19,10 @@ use keylane_consumer::{
         },
     },
 };
-use keylane_producer::{GroupName, Offset, Partition, QueueIdentity, queue::{Incarnation, KeyHash}};
+use keylane_producer::{
+    GroupName, Offset, Partition, QueueIdentity,
+    queue::{Incarnation, KeyHash},
+};
 
 use crate::exit::{Code, Failure};
 
@@ -42,28 +45,32 @@ pub(super) struct Site {
 impl Site {
     pub(super) fn make(address: PostgresAddress) -> Result<Self, Failure> {
         let id = ulid::Ulid::generate().to_string().to_lowercase();
+        let queue = QueueIdentity {
+            cluster: "bench".into(),
+            name: "keylane-bench".parse()?,
+            incarnation: Incarnation(id.as_str().into()),
+            partitions: PARTITIONS.parse()?,
+            hash: KeyHash::Murmur2,
+        };
+        let (store, group) = (PostgresStore::new(address.clone()), format!("keylane-bench-{id}").parse()?);
+        drop(store.open(&queue, &group)?);
         let site = Self {
-            store: PostgresStore::new(address.clone()),
+            store,
             address,
             schema: format!("keylane_bench_{id}"),
-            queue: QueueIdentity {
-                cluster: "bench".into(),
-                name: "keylane-bench".parse()?,
-                incarnation: Incarnation(id.as_str().into()),
-                partitions: PARTITIONS.parse()?,
-                hash: KeyHash::Murmur2,
-            },
-            group: format!("keylane-bench-{id}").parse()?,
+            queue,
+            group,
             generation: AtomicU64::new(0),
             offset: AtomicU64::new(0),
             groups: Mutex::default(),
         };
-        drop(site.session()?);
         let schema = &site.schema;
         site.say(&format!("CREATE SCHEMA {schema}"))?;
         site.say(&format!("CREATE TABLE {schema}.effect (key bytea, value bytea)"))?;
         // As the peers have it.
-        site.say(&format!("CREATE TABLE {schema}.ledger (key text PRIMARY KEY, n bigint NOT NULL, last bigint NOT NULL)"))?;
+        site.say(&format!(
+            "CREATE TABLE {schema}.ledger (key text PRIMARY KEY, n bigint NOT NULL, last bigint NOT NULL)"
+        ))?;
         Ok(site)
     }
 
@@ -160,9 +167,19 @@ impl Site {
         groups.push(self.group.clone());
         let names: Vec<&str> = groups.iter().map(GroupName::as_str).collect();
         Ok(self.connection().transaction(|tx| {
-            for table in
-                ["marker", "admitted", "parked", "stopped", "suspect", "quarantine", "refused", "fence_intent", "fence", "scope"]
-            {
+            tx.execute("DELETE FROM keylane.result WHERE group_name = ANY ($1)", &[&names])?;
+            for table in [
+                "marker",
+                "admitted",
+                "parked",
+                "stopped",
+                "suspect",
+                "quarantine",
+                "refused",
+                "fence_intent",
+                "fence",
+                "scope",
+            ] {
                 let of = "(SELECT scope FROM keylane.scope WHERE group_name = ANY ($1))";
                 tx.execute(&format!("DELETE FROM keylane.{table} WHERE scope IN {of}"), &[&names])?;
             }

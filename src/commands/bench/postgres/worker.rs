@@ -1,5 +1,6 @@
 //! A whole worker whose jobs are in a file and whose effects go to the database: over one connection, and over more.
 
+use bytes::Bytes;
 use keylane_consumer::{
     FencedStore, Handler, JobContext, Outcome,
     store::postgres::{PostgresStore, PostgresTx},
@@ -30,6 +31,9 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
         let what = format!("a whole worker, an upsert a job, {connections} connections");
         rows.push(Row::pair("worker", what, "jobs/s", "1 connection", Pair::of(&seen)));
     }
+    bench.progress.say("a whole worker whose jobs leave a result");
+    let seen = (0..rounds).map(|_| results(bench, count).map(|w| w.jobs_a_second)).collect::<Result<Vec<_>, _>>()?;
+    rows.push(Row::alone("worker", "a whole worker, a result a job", "jobs/s", Spread::of(seen)));
     bench.progress.say("a whole worker that leaves markers only");
     let seen = (0..rounds).map(|_| markers(bench, count)).collect::<Result<Vec<_>, _>>()?;
     let (rate, cpu): (Vec<_>, Vec<_>) = seen.iter().map(|w| (w.jobs_a_second, w.cpu_seconds_a_million)).unzip();
@@ -47,6 +51,12 @@ pub(super) fn upserts(bench: &Bench<'_>, count: u64, connections: usize) -> Resu
 /// Each job leaves nothing but that it is done.
 pub(super) fn markers(bench: &Bench<'_>, count: u64) -> Result<Worked, Failure> {
     work(bench, count, PostgresStore::CONNECTIONS, nothing::<PostgresStore>)
+}
+
+/// Each job leaves a result.
+fn results(bench: &Bench<'_>, count: u64) -> Result<Worked, Failure> {
+    let result = |_: JobContext| async { Outcome::result(Bytes::from_static(br#"{"charged":true}"#)) };
+    work(bench, count, PostgresStore::CONNECTIONS, result)
 }
 
 /// The handler of [`upserts`].
