@@ -1,4 +1,5 @@
-//! `keylane config`: the settings in force and where each comes from; whether a command would take its own. No secret is shown.
+//! `keylane config`: the settings in force and where each comes from; whether a command would take its own. No secret is
+//! shown.
 
 mod check;
 

@@ -70,6 +70,9 @@ pub(crate) fn check(args: &WorkArgs, global: &Global) -> Result<(), Failure> {
     if args.builtin.is_none() {
         ChildHandler::new(settings::child(args, &store)?)?;
     }
+    if let StoreUrl::Postgres(url) = &store {
+        url.address()?;
+    }
     Ok(())
 }
 

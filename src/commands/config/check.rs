@@ -1,14 +1,14 @@
 //! `keylane config check`: would this command take its settings?
 //!
 //! 1. It connects nowhere, and starts, writes and changes nothing. Only the files that settings name are read.
-//! 2. What it refuses the command refuses too, by the same code: `work`, `board` and the settings of every command have no
-//!    second reading here.
+//! 2. What it refuses the command refuses too, by the same code and before it connects: `work` and `board` have no second
+//!    reading here, and a setting that the command does not use is not looked at.
 //! 3. It does not promise that the command will run: hosts, rights and the handler's program are not looked at.
 
 use clap::Parser;
 
 use crate::{
-    cli::{BrokerUrl, CheckArgs, Cli, Command, Global, StoreUrl},
+    cli::{BenchCommand, BrokerUrl, CheckArgs, Cli, Command, Global, StoreUrl},
     commands::{board, work},
     exit::{Code, Failure},
     output::Output,
@@ -17,12 +17,7 @@ use crate::{
 pub(super) fn run(args: &CheckArgs, output: &mut Output) -> Result<Code, Failure> {
     let words = std::iter::once("keylane".into()).chain(args.command.iter().cloned());
     let cli = Cli::try_parse_from(words).map_err(|error| unreadable(&error))?;
-    of_every_command(&cli.global)?;
-    match &cli.command {
-        Command::Work(args) => work::check(args, &cli.global)?,
-        Command::Board(args) => board::check(args)?,
-        _ => {}
-    }
+    check(&cli)?;
     if output.is_json() {
         output.json(&serde_json::json!({ "good": true }))?;
     } else {
@@ -31,15 +26,41 @@ pub(super) fn run(args: &CheckArgs, output: &mut Output) -> Result<Code, Failure
     Ok(Code::Done)
 }
 
-/// The broker's properties and the store's address, which are read only when they are used.
-fn of_every_command(global: &Global) -> Result<(), Failure> {
-    if let BrokerUrl::Kafka(servers) = &global.broker {
-        global.kafka(servers)?;
+fn check(cli: &Cli) -> Result<(), Failure> {
+    let global = &cli.global;
+    match &cli.command {
+        Command::Work(args) => work::check(args, global).and_then(|()| broker(global)),
+        Command::Board(args) => board::check(args),
+        Command::Enqueue(_) | Command::Queue(_) => broker(global),
+        Command::Bench(args) => match args.command {
+            BenchCommand::Local(_) => Ok(()),
+            BenchCommand::Kafka(_) => broker(global),
+        },
+        Command::Status(_)
+        | Command::Results(_)
+        | Command::Parked(_)
+        | Command::Retry(_)
+        | Command::Fence(_)
+        | Command::Demo(_)
+        | Command::DemoWorker(_) => broker(global).and_then(|()| store(global)),
+        Command::Timeline(_) | Command::Narrate(_) | Command::Config(_) | Command::Completions(_) => Ok(()),
     }
-    if let Some(StoreUrl::Postgres(url)) = &global.store {
-        url.address()?;
+}
+
+/// Its properties are read only when it is used.
+fn broker(global: &Global) -> Result<(), Failure> {
+    match &global.broker {
+        BrokerUrl::Kafka(servers) => global.kafka(servers).map(drop),
+        BrokerUrl::Sqlite(_) => Ok(()),
     }
-    Ok(())
+}
+
+/// Its address is read only when it is used.
+fn store(global: &Global) -> Result<(), Failure> {
+    match &global.store {
+        Some(StoreUrl::Postgres(url)) => Ok(url.address().map(drop)?),
+        Some(StoreUrl::Sqlite(_)) | None => Ok(()),
+    }
 }
 
 /// A command line that cannot be parsed, or that asks for help or the version instead of a run.
