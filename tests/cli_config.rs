@@ -1,4 +1,4 @@
-//! `keylane config show`: each setting with its source, and no secret; and no secret anywhere else either.
+//! `keylane config`: each setting with its source, and no secret, nor anywhere else; what a command would refuse.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
@@ -87,4 +87,54 @@ fn no_secret_is_in_anything_that_is_said() {
         let expected = if args.iter().any(|arg| arg.contains("pasword") || arg.contains("no.such")) { 3 } else { 7 };
         assert_eq!(ended.code, Some(expected), "{args:?}: {}", ended.stderr);
     }
+}
+
+#[test]
+fn a_check_refuses_what_the_command_refuses_and_by_the_same_code() {
+    let place = Place::new();
+    secrets(&place);
+    for (args, code, says) in [
+        (&["work"][..], 2, "--exec"),
+        (&["wrok", "--builtin", "discard"], 2, "wrok"),
+        (&["work", "--builtin", "discard", "--concurrency", "0"], 2, "from 1"),
+        (&["work", "--fence-to-handler", "--exec", "./handler"], 2, "Postgres"),
+        (&["work", "--exec", "sh -c 'open"], 3, "quote"),
+        (&["work", "--builtin", "discard", "--store", "postgres://db"], 3, "user"),
+        (&["work", "--builtin", "discard", "--store", "postgres://db", "--kafka-property", "acks=1"], 3, "user"),
+        (&["work", "--builtin", "discard", "--kafka-property", "acks=1"], 3, "acks"),
+        (&["work", "--builtin", "discard", "--kafka-property", "sasl.password=MARKER-hunter2-MARKER"], 3, "secret"),
+        (&["work", "--builtin", "discard", "--kafka-property", "sasl.password=file:none"], 3, "sasl.password"),
+        (&["status", "--kafka-property", "acks=1"], 3, "acks"),
+        (&["enqueue", "--one", "k", "--kafka-property", "acks=1"], 3, "acks"),
+        (&["board", "--sidecar", "nowhere"], 2, "--sidecar"),
+        (&["board", "--sidecar", "a:1", "--lost-after", "5s"], 2, "--stale-after"),
+    ] {
+        for ended in [run(&place, &[&["config", "check", "--"], args].concat()), run(&place, args)] {
+            without_marker(&ended);
+            assert_eq!((ended.code, ended.stderr.contains(says)), (Some(code), true), "{args:?}: {}", ended.stderr);
+        }
+    }
+    let help = run(&place, &["config", "check", "--", "work", "--help"]).expect(2);
+    assert!(help.stderr.contains("no run of a command"), "{}", help.stderr);
+}
+
+#[test]
+fn a_check_takes_what_the_command_takes_and_what_it_does_not_use() {
+    let place = Place::new();
+    secrets(&place);
+    for args in [
+        &["work", "--concurrency", "4", "--exec", "./handler", "--flag-of-its-own"][..],
+        &["work", "--builtin", "discard", "--kafka-property", "sasl.password=file:password"],
+        &["work", "--builtin", "discard", "--store", "postgres://app@db/shop"],
+        &["board", "--sidecar", "workers.prod.svc:9465", "--listen", "0.0.0.0:9470", "--kafka-property", "acks=1"],
+        &["queue", "create", "jobs", "--if-missing", "--store", "postgres://db"],
+        &["timeline", "--store", "postgres://db"],
+        &["completions", "bash", "--kafka-property", "acks=1"],
+    ] {
+        let ended = run(&place, &[&["config", "check", "--"], args].concat());
+        without_marker(&ended);
+        assert_eq!(ended.code, Some(0), "{args:?}: {}", ended.stderr);
+    }
+    let told = run(&place, &["-o", "json", "config", "check", "--", "work", "--builtin", "discard"]).expect(0);
+    assert_eq!(told.json(), serde_json::json!({ "good": true }));
 }

@@ -13,9 +13,9 @@ use std::{
 };
 
 use keylane_testing::{clients, postgres::shared};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Pid;
 
-use process::{Place, wait_until};
+use process::{Place, wait_until, worker::freeze_outside_of_transactions};
 
 /// One of the examples.
 #[derive(Clone, Copy)]
@@ -115,8 +115,8 @@ impl Shop {
 }
 
 impl Worker {
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    fn freeze(&self, place: &Place) {
+        freeze_outside_of_transactions(Pid::from_child(&self.0), &place.path().join("keylane.db"));
     }
 }
 
@@ -133,7 +133,7 @@ fn a_stale_owner_pays(example: Example, handler: &str) -> (Shop, Worker) {
     let shop = Shop::open(example, handler);
     let slow = shop.slow_worker();
     wait_until("the first owner's handler has the job", || shop.place.path().join("got").exists());
-    slow.signal(Signal::STOP);
+    slow.freeze(&shop.place);
     shop.works_to_the_end(&[]).expect(0);
     assert_eq!(shop.payments(), "1", "the new owner's");
     shop.place.write("go", "");

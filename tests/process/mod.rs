@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::mpsc,
+    thread::JoinHandle,
     time::Duration,
 };
 
@@ -153,19 +154,24 @@ fn text(bytes: &[u8]) -> String {
 }
 
 impl Ended {
+    /// Waits for its end, at most five minutes.
+    #[track_caller]
     pub fn of(mut child: Child) -> Self {
-        let mut stderr = child.stderr.take().unwrap();
-        let errors = std::thread::spawn(move || {
-            let mut text = String::new();
-            stderr.read_to_string(&mut text).unwrap();
-            text
+        let out = child.stdout.take().map(read);
+        let errors = read(child.stderr.take().unwrap());
+        let mut code = None;
+        let ended = holds_within(Duration::from_secs(300), || {
+            code = child.try_wait().unwrap();
+            code.is_some()
         });
-        let mut stdout = String::new();
-        if let Some(mut stream) = child.stdout.take() {
-            stream.read_to_string(&mut stdout).unwrap();
+        if !ended {
+            child.kill().unwrap();
+            child.wait().unwrap();
         }
-        let code = child.wait().unwrap().code();
-        Self { code, stdout, stderr: errors.join().unwrap() }
+        let stdout = out.map(|text| text.join().unwrap()).unwrap_or_default();
+        let stderr = errors.join().unwrap();
+        assert!(ended, "it did not end\nstdout: {stdout}\nstderr: {stderr}");
+        Self { code: code.and_then(|status| status.code()), stdout, stderr }
     }
 
     /// Itself, if it ended with this code.
@@ -191,16 +197,29 @@ impl Ended {
     }
 }
 
+fn read(mut stream: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    })
+}
+
 /// Waits until it holds, at most a minute.
 #[track_caller]
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..30_000 {
+pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
+    assert!(holds_within(Duration::from_secs(60), holds), "waited too long until {what}");
+}
+
+fn holds_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    const LOOK: Duration = Duration::from_millis(2);
+    for _ in 0..limit.as_millis() / LOOK.as_millis() {
         if holds() {
-            return;
+            return true;
         }
-        pause(Duration::from_millis(2));
+        pause(LOOK);
     }
-    panic!("waited too long until {what}");
+    false
 }
 
 /// Lets others run for about this long.

@@ -1,10 +1,15 @@
 //! A worker as a process of its own, that a test can freeze; it ends with the test.
 
-use std::process::{Child, Stdio};
+use std::{
+    path::Path,
+    process::{Child, Stdio},
+    time::Duration,
+};
 
+use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{Place, wait_until};
+use super::{Place, pause, wait_until};
 
 /// A running `keylane work`.
 pub struct Worker(Child);
@@ -23,11 +28,7 @@ impl Worker {
 
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
-        let stat = format!("/proc/{}/stat", self.0.id());
-        wait_until("the worker stands still", || {
-            std::fs::read_to_string(&stat)
-                .is_ok_and(|text| text.rsplit(") ").next().is_some_and(|s| s.starts_with('T')))
-        });
+        wait_until("the worker stands still", || stands_still(Pid::from_child(&self.0)));
     }
 
     pub fn thaw(&self) {
@@ -51,4 +52,33 @@ impl Drop for Worker {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Stops a process between its transactions on this file: whoever is stopped inside of one keeps the write lock, and all
+/// others out, for as long as it stands still.
+pub fn freeze_outside_of_transactions(pid: Pid, file: &Path) {
+    wait_until("it stands still outside of a transaction", || {
+        kill_process(pid, Signal::STOP).unwrap();
+        wait_until("it stands still", || stands_still(pid));
+        let outside = !is_locked(file);
+        if !outside {
+            kill_process(pid, Signal::CONT).unwrap();
+            pause(Duration::from_millis(3));
+        }
+        outside
+    });
+}
+
+/// Whether all of a process that was told to stop has: each thread stops for itself, some time after the signal.
+pub fn stands_still(pid: Pid) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let stats = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")));
+    stats.flatten().all(|stat| stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T')))
+}
+
+/// Whether somebody is inside a transaction that writes to the file.
+pub fn is_locked(file: &Path) -> bool {
+    let file = Connection::open(file).unwrap();
+    file.busy_timeout(Duration::ZERO).unwrap();
+    file.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err()
 }

@@ -17,7 +17,10 @@ use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::process::{Place, pause, wait_until};
+use crate::process::{
+    Place, pause, wait_until,
+    worker::{is_locked, stands_still},
+};
 
 /// A folder with a queue, a store that remembers every claim and every result in order, and a journal of handlers.
 pub(crate) struct Fleet {
@@ -188,13 +191,6 @@ pub(crate) fn open(path: &Path) -> Connection {
     connection
 }
 
-/// Whether somebody is inside a transaction that writes to the file.
-pub(crate) fn is_locked(path: &Path) -> bool {
-    let file = Connection::open(path).unwrap();
-    file.busy_timeout(Duration::ZERO).unwrap();
-    file.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err()
-}
-
 pub(crate) fn judge(enqueued: &[(u32, u64)], landed: &[Landed]) -> Result<(), String> {
     let mut times: BTreeMap<(u32, u64), usize> = enqueued.iter().map(|&place| (place, 0)).collect();
     let mut last: BTreeMap<&str, u64> = BTreeMap::new();
@@ -224,20 +220,13 @@ impl Worker {
     /// Freezes it if this holds then; else it goes on.
     pub(crate) fn freeze_if(&self, holds: impl FnOnce() -> bool) -> bool {
         self.signal(Signal::STOP);
-        wait_until("it stands still", || self.stands_still());
+        wait_until("it stands still", || stands_still(self.pid()));
         let frozen = holds();
         if !frozen {
             self.signal(Signal::CONT);
             pause(Duration::from_millis(3));
         }
         frozen
-    }
-
-    /// Each thread stops for itself, some time after the signal.
-    fn stands_still(&self) -> bool {
-        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
-        let stats = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")));
-        stats.flatten().all(|stat| stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T')))
     }
 
     pub(crate) fn pid(&self) -> Pid {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::{
-    fleet::{Fleet, Worker, is_locked},
+    fleet::{Fleet, Worker},
     journal,
-    process::{pause, wait_until},
+    process::{pause, wait_until, worker::is_locked},
 };
 
 const OPTIONS: [&str; 6] = ["--session-timeout", "2s", "--drain-timeout", "5s", "--concurrency", "8"];

@@ -182,7 +182,17 @@ impl Rig {
         handler: H,
         sink: impl FnMut(&Edition) -> std::io::Result<()> + Send + 'static,
     ) -> Running {
-        Self::start(name, self.worker(name, Duration::from_secs(60), false, handler).shown_to(sink), |_| {})
+        self.spawn_shown_with(name, handler, sink, |_| {})
+    }
+
+    pub(crate) fn spawn_shown_with<H: Handler<SqliteStore>>(
+        &self,
+        name: &str,
+        handler: H,
+        sink: impl FnMut(&Edition) -> std::io::Result<()> + Send + 'static,
+        listen: impl FnMut(&Notice) + Send + 'static,
+    ) -> Running {
+        Self::start(name, self.worker(name, Duration::from_secs(60), false, handler).shown_to(sink), listen)
     }
 
     fn start<H: Handler<SqliteStore>>(

@@ -41,7 +41,7 @@ struct Way {
     /// After the store did not answer: not before this.
     again: Option<BootTime>,
     backoff: Duration,
-    /// Its last write was not answered.
+    /// The store did not answer when it was last asked.
     failed: bool,
 }
 
@@ -79,12 +79,6 @@ impl<S: FencedStore> Outbox<S> {
         self.ways.iter().filter_map(|way| way.again).min()
     }
 
-    /// Whether something waits because the store did not answer.
-    fn waits_for_store(&self) -> bool {
-        let concerned = self.waiting.keys().chain(self.in_hand.keys());
-        concerned.map(|&partition| self.way_of(partition)).any(|way| self.ways[way].failed)
-    }
-
     pub(super) fn put(&mut self, partition: Partition, job: JobWrite<S>) {
         self.waiting.entry(partition).or_default().jobs.push(job);
     }
@@ -117,6 +111,13 @@ impl<S: FencedStore> Outbox<S> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.in_hand.is_empty()
+    }
+
+    /// Whether finished jobs wait for a store that did not answer, whichever way. As long as that holds no job starts: it
+    /// could not be written either, and would run a second time if the worker ended before the store is back.
+    pub(super) fn waits_for_store(&self) -> bool {
+        let failed = |&partition: &Partition| self.ways[self.way_of(partition)].failed;
+        self.ways.iter().any(|way| way.failed) && self.waiting.keys().chain(self.in_hand.keys()).any(failed)
     }
 
     /// Puts back what could not be written, in front of what came since.
