@@ -16,7 +16,7 @@ mod memory;
 mod noop;
 mod observed;
 mod place;
-mod postgres;
+pub(crate) mod postgres;
 mod queue;
 mod row;
 mod writes;

@@ -15,6 +15,7 @@ mod site;
 mod worker;
 
 use clap::ValueEnum;
+use keylane_consumer::store::postgres::PostgresAddress;
 
 use self::site::Site;
 use super::{
@@ -38,20 +39,31 @@ struct Bench<'a> {
     progress: Progress,
 }
 
+/// The database to measure on.
+pub(crate) fn address(global: &Global) -> Result<PostgresAddress, Failure> {
+    match &global.store {
+        Some(StoreUrl::Postgres(url)) => Ok(url.address()?),
+        _ => Err(Failure::new(Code::Usage, "'bench postgres' needs a database to measure on")
+            .remedy("name it: --store postgres://USER@HOST/DATABASE, as a role that may make schemas")),
+    }
+}
+
+/// What is asked for.
+pub(crate) fn figures(args: &PostgresArgs) -> &[PostgresFigure] {
+    if args.figure.is_empty() { PostgresFigure::value_variants() } else { &args.figure }
+}
+
 pub(super) fn run(args: &PostgresArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
-    let Some(StoreUrl::Postgres(url)) = &global.store else {
-        return Err(Failure::new(Code::Usage, "'bench postgres' needs a database to measure on")
-            .remedy("name it: --store postgres://USER@HOST/DATABASE, as a role that may make schemas"));
-    };
+    let address = address(global)?;
+    let url = address.to_string();
     let progress = Progress::new(global.quiet || output.is_json());
     if cfg!(debug_assertions) {
         progress.say("note: this is a debug build, so these numbers say little");
     }
-    let (place, jobs, site) = (Place::make(args.folder.as_deref())?, Jobs::prepare()?, Site::make(url.address()?)?);
+    let (place, jobs, site) = (Place::make(args.folder.as_deref())?, Jobs::prepare()?, Site::make(address)?);
     let bench = Bench { args, global, place, jobs, site, progress };
-    let figures = if args.figure.is_empty() { PostgresFigure::value_variants() } else { &args.figure };
     let mut rows = Vec::new();
-    for figure in figures {
+    for figure in figures(args) {
         rows.extend(match figure {
             PostgresFigure::Effects => effects::measure(&bench)?,
             PostgresFigure::Claims => claims::measure(&bench)?,

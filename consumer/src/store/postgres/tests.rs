@@ -98,11 +98,15 @@ impl<W> Database<W> {
         self.server.sql(&self.name, text).unwrap()
     }
 
-    /// Waits until a session of this database waits for a lock.
-    pub(super) fn until_one_waits(&self) {
+    /// Whether a session of this database waits for a lock.
+    pub(super) fn one_waits(&self) -> bool {
         let waiting =
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        until(|| self.sql(waiting) != "0");
+        self.sql(waiting) != "0"
+    }
+
+    pub(super) fn until_one_waits(&self) {
+        until(|| self.one_waits());
     }
 }
 

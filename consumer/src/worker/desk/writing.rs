@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    mem,
     sync::Arc,
     time::Duration,
 };
@@ -113,11 +114,20 @@ impl<S: FencedStore> Outbox<S> {
         self.waiting.is_empty() && self.in_hand.is_empty()
     }
 
-    /// Whether finished jobs wait for a store that did not answer, whichever way. As long as that holds no job starts: it
-    /// could not be written either, and would run a second time if the worker ended before the store is back.
+    /// Whether finished jobs wait for a store that did not answer, whichever way.
     pub(super) fn waits_for_store(&self) -> bool {
-        let failed = |&partition: &Partition| self.ways[self.way_of(partition)].failed;
-        self.ways.iter().any(|way| way.failed) && self.waiting.keys().chain(self.in_hand.keys()).any(failed)
+        (0..self.ways.len()).any(|way| self.is_held_up(way))
+    }
+
+    /// Whether no job of the partition is to start, because finished ones wait this way: it could not be written either, and
+    /// would run a second time if the worker ended before the store is back.
+    pub(super) fn holds_back(&self, partition: Partition) -> bool {
+        self.is_held_up(self.way_of(partition))
+    }
+
+    fn is_held_up(&self, way: usize) -> bool {
+        let goes = |&partition: &Partition| self.way_of(partition) == way;
+        self.ways[way].failed && self.waiting.keys().chain(self.in_hand.keys()).any(goes)
     }
 
     /// Puts back what could not be written, in front of what came since.
@@ -129,7 +139,7 @@ impl<S: FencedStore> Outbox<S> {
 
     pub(super) fn put_in_front(&mut self, partition: Partition, jobs: Vec<JobWrite<S>>) {
         let waiting = self.waiting.entry(partition).or_default();
-        let later = std::mem::replace(&mut waiting.jobs, jobs);
+        let later = mem::replace(&mut waiting.jobs, jobs);
         waiting.jobs.extend(later);
     }
 
@@ -141,7 +151,7 @@ impl<S: FencedStore> Outbox<S> {
     /// Takes out of what waits.
     pub(super) fn take_out(&mut self, partition: Partition, which: impl Fn(&JobWrite<S>) -> bool) -> Vec<JobWrite<S>> {
         let Some(waiting) = self.waiting.get_mut(&partition) else { return Vec::new() };
-        let (out, stays): (Vec<_>, Vec<_>) = std::mem::take(&mut waiting.jobs).into_iter().partition(|job| which(job));
+        let (out, stays): (Vec<_>, Vec<_>) = mem::take(&mut waiting.jobs).into_iter().partition(|job| which(job));
         waiting.jobs = stays;
         if waiting.jobs.is_empty() && waiting.quarantined.is_empty() {
             self.waiting.remove(&partition);
@@ -235,7 +245,10 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             }
             Err(error) => return Err(error),
         };
-        (scribe.backoff, scribe.failed) = (FIRST_WAIT, false);
+        if mem::take(&mut scribe.failed) {
+            scribe.backoff = FIRST_WAIT;
+            self.lanes.go_on();
+        }
         if !self.outbox.waits_for_store() {
             self.is_back("the store");
         }

@@ -226,6 +226,7 @@ fn a_commit_that_comes_late(guards: Guards) -> (Vec<u64>, usize) {
     }
     scene.enqueue_of(&[&b; 20]);
     scene.until_told(&b, 22);
+    assert_eq!(scene.database.one_waits(), guards.one_way, "the others did not wait until the lost connection was ended");
     let (mut seen, others) = (scene.offsets_of(&a), scene.offsets_of(&b).len());
     scene.proxy.send_kept();
     scene.until_told(&a, if guards.one_way { 6 } else { 7 });
