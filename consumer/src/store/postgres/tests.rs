@@ -20,6 +20,7 @@ use crate::{
 };
 
 mod admit;
+mod away;
 mod cut;
 mod failing;
 mod frozen;
@@ -28,6 +29,7 @@ mod opening;
 mod reset;
 mod restarts;
 mod roles;
+mod scene;
 mod secured;
 mod storm;
 mod twins;

@@ -107,7 +107,9 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             self.lanes.go_on();
         }
         let mut to_record: HashMap<Partition, Vec<Ticket>> = HashMap::new();
-        while let Some(Start { ticket, job, .. }) = self.lanes.start_unless(|partition| self.outbox.holds_back(partition)) {
+        while let Some(Start { ticket, job, .. }) =
+            self.lanes.start_unless(|partition| self.outbox.holds_back(partition))
+        {
             let deaths = self.tenancies.get(&ticket.partition).and_then(|t| t.deaths(ticket.offset));
             let failures = self.failures.get(&ticket).copied().unwrap_or(0);
             let attempt = Attempt(1 + failures + deaths.unwrap_or(0));
