@@ -103,6 +103,22 @@ impl Rig {
         file
     }
 
+    /// As of now.
+    pub(crate) fn copy_of_store(&self) -> PathBuf {
+        let copy = self.folder.join("copy.db");
+        self.store_file().execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
+        copy
+    }
+
+    /// While no worker runs.
+    pub(crate) fn restore_store(&self, copy: &Path) {
+        // Another file, not other bytes in the same one: SQLite knows a file of this process by its inode.
+        for file in ["store.db", "store.db-wal", "store.db-shm"] {
+            let _ = std::fs::remove_file(self.folder.join(file));
+        }
+        std::fs::copy(copy, self.store_path()).unwrap();
+    }
+
     fn log(&self) -> LocalLog {
         LocalLog::open(&self.path(), Open::Existing, Patience::Patient).unwrap()
     }
