@@ -16,6 +16,7 @@ mod retry;
 mod status;
 mod units;
 mod url;
+mod why;
 mod work;
 
 use std::io;
@@ -46,6 +47,7 @@ pub(crate) use retry::RetryArgs;
 pub(crate) use status::StatusArgs;
 pub(crate) use units::{bytes_text, duration_text};
 pub(crate) use url::{BrokerUrl, StoreUrl};
+pub(crate) use why::WhyArgs;
 pub(crate) use work::{Builtin, MoveBy, WorkArgs};
 
 /// What `--broker` is if nobody says anything.
@@ -63,6 +65,7 @@ Queues and jobs:
 
 Looking and steering:
   status       Who holds what, what stands still, what waits
+  why          Why is this key not moving?
   board        The page: who holds what and held it, from all sidecars
   timeline     What happened, in sentences, from a board
   narrate      A snapshot in plain words, and what in it contradicts what
@@ -117,6 +120,8 @@ pub(crate) enum Command {
     Queue(QueueArgs),
     /// Show who holds what, what stands still and what waits
     Status(StatusArgs),
+    /// Say why a key is not moving: parked, without an owner, behind which job
+    Why(WhyArgs),
     /// Show who holds what, from all sidecars: a page, JSON, text, events; it only reads
     Board(BoardArgs),
     /// Tell what happened, in sentences, as a board saw it

@@ -14,4 +14,5 @@ pub(crate) mod results;
 pub(crate) mod retry;
 pub(crate) mod status;
 pub(crate) mod timeline;
+pub(crate) mod why;
 pub(crate) mod work;
