@@ -16,6 +16,7 @@ use std::{
 
 use keylane_consumer::{
     JobContext, Notice, Outcome,
+    notice::StallCause,
     store::{StopRule, sqlite::SqliteStore},
 };
 use keylane_producer::{Offset, Partition};
@@ -234,6 +235,46 @@ fn an_effect_that_fails_fails_its_own_job_only() {
         tell(&job)
     });
     assert_eq!((summary.applied, summary.stopped, summary.keys_left), (19, 1, 1));
+}
+
+/// R11: its owner lives, its poll goes on, and yet nothing is done. One that has nothing to do does not stand still.
+#[test]
+fn a_partition_that_stands_still_is_told_with_its_cause_and_so_is_its_end() {
+    let rig = Rig::with(2, |settings| settings.stall_after = Duration::from_millis(100));
+    let (gate, told) = (Arc::new(tokio::sync::Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let (handler_gate, notices) = (Arc::clone(&gate), Arc::clone(&told));
+    let worker = rig.spawn_with(
+        "w",
+        Duration::from_secs(60),
+        move |job: JobContext| {
+            let gate = Arc::clone(&handler_gate);
+            async move {
+                let _pass = gate.acquire().await.expect("open");
+                tell(&job)
+            }
+        },
+        move |notice| notices.lock().unwrap().push(notice.clone()),
+    );
+    rig.wait_for("it owns both", || worker.owned() == 2);
+    let key = rig.key_of_partition(1);
+    rig.enqueue(1..=3, move |_| key.clone());
+    let stalls = || {
+        let told = told.lock().unwrap();
+        let stalled = |n: &Notice| match n {
+            Notice::Stalled { partition, waiting, cause, .. } => Some((*partition, *waiting, cause.clone())),
+            _ => None,
+        };
+        told.iter().filter_map(stalled).collect::<Vec<_>>()
+    };
+    rig.wait_for("it is told", || !stalls().is_empty());
+    gate.add_permits(3);
+    rig.wait_for("all told", || rig.told().len() == 3);
+    let again = |n: &Notice| matches!(n, Notice::MovesAgain { partition: Partition(1), .. });
+    rig.wait_for("it moves again", || told.lock().unwrap().iter().any(again));
+    assert!(worker.end().clean);
+    let stalls = stalls();
+    assert!(stalls.iter().all(|(partition, ..)| *partition == Partition(1)), "{stalls:?}");
+    assert!(stalls[0].1 >= 1 && matches!(stalls[0].2, StallCause::Runs { .. }), "{stalls:?}");
 }
 
 /// R22: one hot key neither stops the others nor fills the memory.

@@ -8,12 +8,14 @@
 //! - [`writing`]: finished jobs to the scribe, and back
 //! - [`proving`]: commits, deadlines, closes
 //! - [`showing`]: what others are shown
+//! - [`stalls`]: partitions that have work and do not move
 
 mod holding;
 mod jobs;
 mod parking;
 mod proving;
 mod showing;
+mod stalls;
 mod writing;
 
 use std::{
@@ -106,6 +108,7 @@ pub(crate) struct Desk<S: FencedStore, H> {
     next_proof: BootTime,
     next_look: BootTime,
     next_identity: BootTime,
+    next_stall_look: BootTime,
     halted: Option<BootTime>,
     away: HashMap<&'static str, BootTime>,
     end_by: Option<BootTime>,
@@ -182,6 +185,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             next_proof: now,
             next_look: now,
             next_identity: now,
+            next_stall_look: now,
             halted: None,
             away: HashMap::new(),
             end_by: None,
@@ -234,6 +238,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             self.notice_standing(now);
             self.start_jobs(now);
             self.start_moves();
+            self.look_for_stalls(now);
             self.runner.set_off();
             self.send_writes(mail, now);
             self.settle_drains();

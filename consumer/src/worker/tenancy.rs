@@ -9,6 +9,7 @@ use keylane_producer::{JobKey, Offset};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    clock::BootTime,
     fence::{Fence, Lease, Pass},
     lanes::Tenure,
     store::{Claimed, Progress},
@@ -26,6 +27,10 @@ pub(crate) struct Tenancy {
     pub(crate) committed: Option<Offset>,
     /// The end of the log when it was last fetched.
     pub(crate) end: Offset,
+    /// When something of it was done last, or it had no work.
+    pub(crate) moved: BootTime,
+    /// It was told that it stands still since then.
+    pub(crate) stalled: Option<BootTime>,
     /// What earlier owners have done above the start.
     done: Progress,
     /// Keys that are parked.
@@ -68,11 +73,19 @@ impl Tenancy {
             committed,
             // The log reaches as far as the group has committed, also where the store knows less.
             end: committed.map_or(start, |committed| committed.max(start)),
+            moved: lease.clock().now(),
+            stalled: None,
             done,
             parked: stopped.into_iter().map(|stopped| stopped.key).collect(),
             resumed: Vec::new(),
             suspicion: suspected.then(|| Suspicion { below, deaths: suspects.into_iter().collect() }),
         }
+    }
+
+    /// Jobs that are not finished.
+    pub(crate) fn waiting(&self) -> u64 {
+        let unread = self.end.0.saturating_sub(self.watermark.position().0);
+        unread + self.watermark.unfinished() as u64
     }
 
     /// Whether an earlier owner has done this offset.

@@ -32,7 +32,7 @@ pub(super) struct Failures {
 pub(super) struct Run {
     pub(super) job: Arc<Job>,
     pub(super) attempt: Attempt,
-    since: BootTime,
+    pub(super) since: BootTime,
     told_overdue: bool,
     /// The store knows, or is told, that it runs: it may be what killed a worker.
     on_record: bool,
@@ -67,10 +67,14 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         position: Offset,
         end: Offset,
     ) {
+        let now = self.clock.now();
         let Some(tenancy) = self.tenancies.get_mut(&partition) else { return };
         if from > tenancy.watermark.position() {
             // Of a resume that an earlier tenure asked for: what lies between was not seen here.
             return self.control.resume(partition, tenancy.watermark.position());
+        }
+        if tenancy.waiting() == 0 {
+            tenancy.moved = now;
         }
         tenancy.end = tenancy.end.max(end);
         let tenure = tenancy.tenure;
