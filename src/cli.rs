@@ -13,6 +13,7 @@ mod parked;
 mod queue;
 mod results;
 mod retry;
+mod sidecar;
 mod status;
 mod units;
 mod url;
@@ -43,6 +44,7 @@ pub(crate) use parked::{ActArgs, Etag, ListArgs, ParkedArgs, ParkedCommand, Show
 pub(crate) use queue::{CreateArgs, DescribeArgs, QueueArgs, QueueCommand};
 pub(crate) use results::ResultsArgs;
 pub(crate) use retry::RetryArgs;
+pub(crate) use sidecar::SidecarArgs;
 pub(crate) use status::StatusArgs;
 pub(crate) use units::{bytes_text, duration_text};
 pub(crate) use url::{BrokerUrl, StoreUrl};
@@ -63,6 +65,7 @@ Queues and jobs:
 
 Looking and steering:
   status       Who holds what, what stands still, what waits
+  sidecar      Serve what one worker holds, by a process that cannot connect anywhere
   board        The page: who holds what and held it, from all sidecars
   timeline     What happened, in sentences, from a board
   narrate      A snapshot in plain words, and what in it contradicts what
@@ -117,6 +120,8 @@ pub(crate) enum Command {
     Queue(QueueArgs),
     /// Show who holds what, what stands still and what waits
     Status(StatusArgs),
+    /// Serve what one worker holds, by a process that cannot connect anywhere
+    Sidecar(SidecarArgs),
     /// Show who holds what, from all sidecars: a page, JSON, text, events; it only reads
     Board(BoardArgs),
     /// Tell what happened, in sentences, as a board saw it

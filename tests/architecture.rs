@@ -113,8 +113,7 @@ fn tokens_are_minted_by_stores_only() {
 #[test]
 fn deadlines_are_read_from_one_clock() {
     let reading = files_with("ClockId::Boottime", &["src", "consumer/src", "producer/src", "sidecar/src"]);
-    // The board's is its own: it may not know the crate that mints tokens.
-    assert_eq!(reading, set(&["consumer/src/clock.rs", "sidecar/src/board/clock.rs"]));
+    assert_eq!(reading, set(&["consumer/src/clock.rs", "sidecar/src/clock.rs"]));
 }
 
 #[test]

@@ -1,9 +1,21 @@
-//! The ownership snapshot and all that publishes it. So far: the contract.
+//! The ownership snapshot and all that publishes it.
 //!
 //! Nothing here can name a fence token: the crate that mints it depends on this one, and Cargo forbids cycles.
+//!
+//! - [`snapshot`]: the contract; [`spool`]: the file in which a worker keeps it; [`words`]: its sentences
+//! - `publish`: the sidecar: one worker's file, served by a process that cannot connect anywhere
+//! - `board`: what all sidecars say, merged and shown
 
 #[cfg(feature = "board")]
 pub mod board;
+#[cfg(any(feature = "board", feature = "publish"))]
+mod clock;
+#[cfg(any(feature = "board", feature = "publish"))]
+mod http;
+#[cfg(any(feature = "board", feature = "publish"))]
+pub mod intake;
+#[cfg(feature = "publish")]
+pub mod publish;
 pub mod snapshot;
 pub mod spool;
 pub mod words;

@@ -20,11 +20,13 @@ use tokio::{
 
 use super::{
     Now,
-    intake::{LARGEST_ANSWER, read_of_worker},
     merge::Trouble,
     record::Record,
 };
-use crate::snapshot::Snapshot;
+use crate::{
+    intake::{LARGEST_ANSWER, read_of_worker},
+    snapshot::Snapshot,
+};
 
 /// So long an answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);

@@ -1,6 +1,5 @@
 //! The routes. All of them read; none of them changes anything.
 
-mod answer;
 mod stream;
 
 use std::{
@@ -30,13 +29,23 @@ use super::{
     record::Record,
 };
 use crate::{
+    http::{
+        Limits,
+        answer::{self, json, plain, secured, typed},
+    },
     snapshot::{Freshness, Snapshot},
     words::{self, phrase},
 };
-use answer::{json, plain, secured, typed};
 
 /// Streams at once; above it a reader is asked to come back.
 const MOST_STREAMS: usize = 200;
+/// A page's reader asks on one or a few connections, and stays on one of them.
+const LIMITS: Limits = Limits {
+    connections: 2 * MOST_STREAMS,
+    head_within: Duration::from_secs(15),
+    stalled_for: Duration::from_secs(30),
+    in_all: Duration::from_secs(24 * 3_600),
+};
 /// The loop that looks should never stand still for so long.
 const LOOP_DUE: Duration = Duration::from_secs(30);
 
@@ -56,22 +65,13 @@ impl Board {
     }
 
     /// Serves on `listener` what `targets` say, asked every `every`, until the future is dropped.
-    ///
-    /// # Errors
-    ///
-    /// If the listener fails.
-    pub async fn serve(
-        listener: TcpListener,
-        targets: Vec<Target>,
-        every: Duration,
-        settings: Settings,
-    ) -> std::io::Result<()> {
+    pub async fn serve(listener: TcpListener, targets: Vec<Target>, every: Duration, settings: Settings) {
         let record = Arc::new(Mutex::new(Record::new(settings)));
         let (look, looked) = watch::channel(0);
         let routes = Self::new(Arc::clone(&record), looked).routes();
         tokio::select! {
-            served = axum::serve(listener, routes).into_future() => served,
-            () = watch_sidecars(targets, every, record, look) => Ok(()),
+            () = crate::http::serve(listener, routes, LIMITS) => {}
+            () = watch_sidecars(targets, every, record, look) => {}
         }
     }
 

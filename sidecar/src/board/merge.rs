@@ -12,8 +12,8 @@ mod notices;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::clock::Now;
 use crate::{
+    clock::Now,
     snapshot::{
         Freshness, Observer, QueueView, SCHEMA, Scope, Snapshot, Totals, WorkerSession, WorkerState, WorkerView,
     },
@@ -242,6 +242,10 @@ impl Merge {
     }
 
     fn is_silent(&self, heard: &Heard, now: Now) -> bool {
+        // Its sidecar knows no more of it.
+        if heard.view.state == WorkerState::Unknown {
+            return true;
+        }
         let age = now.since(heard.spoke_ms);
         let is_over = heard.view.session.remaining_ms.is_some_and(|left| left <= now.since(heard.asked_ms));
         age > self.settings.stale_after_ms || (age > WORD_IS_DUE_MS && is_over)

@@ -17,7 +17,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Adds to every answer what a browser may not do with it.
-pub(super) async fn secured(request: Request, next: Next) -> Response {
+pub(crate) async fn secured(request: Request, next: Next) -> Response {
     let mut answer = next.run(request).await;
     let headers = answer.headers_mut();
     for (name, value) in [
@@ -31,20 +31,20 @@ pub(super) async fn secured(request: Request, next: Next) -> Response {
     answer
 }
 
-pub(super) fn typed(kind: &'static str, body: &'static str) -> Response {
+pub(crate) fn typed(kind: &'static str, body: &'static str) -> Response {
     ([(header::CONTENT_TYPE, kind)], body).into_response()
 }
 
-pub(super) fn plain(status: StatusCode, text: String) -> Response {
+pub(crate) fn plain(status: StatusCode, text: String) -> Response {
     (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
 }
 
-pub(super) fn json<T: Serialize>(value: &T) -> Json<&T> {
+pub(crate) fn json<T: Serialize>(value: &T) -> Json<&T> {
     Json(value)
 }
 
 /// A page, packed for a browser that can unpack it: a row a partition packs to a tenth.
-pub(super) fn html(asked: &HeaderMap, html: String) -> Response {
+pub(crate) fn html(asked: &HeaderMap, html: String) -> Response {
     let kind = (header::CONTENT_TYPE, "text/html; charset=utf-8");
     let unpacks = asked.get(header::ACCEPT_ENCODING).and_then(|v| v.to_str().ok()).is_some_and(|v| v.contains("gzip"));
     match packed(html.as_bytes()).filter(|_| unpacks) {

@@ -1,4 +1,4 @@
-//! The board's own clock.
+//! The clock of whoever watches: its own, since it may not know the crate that mints tokens.
 
 use rustix::time::{ClockId, clock_gettime};
 
