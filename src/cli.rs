@@ -35,7 +35,7 @@ use crate::{
 
 pub(crate) use bench::{BenchArgs, BenchCommand, Figure, KafkaArgs, KafkaFigure, LocalArgs};
 pub(crate) use board::{BoardArgs, BoardUrl, NarrateArgs, TimelineArgs};
-pub(crate) use config::{ConfigArgs, ConfigCommand};
+pub(crate) use config::{CheckArgs, ConfigArgs, ConfigCommand};
 pub(crate) use demo::{DemoArgs, DemoWorkerArgs};
 pub(crate) use enqueue::{EnqueueArgs, InputFormat};
 pub(crate) use fence::{FenceArgs, FenceCommand, ResetArgs, ShowArgs};
@@ -73,7 +73,7 @@ Looking and steering:
 
 This program:
   bench        Measure it on this machine
-  config       Show the settings in force and where each comes from
+  config       Show the settings in force and where each comes from; check those of a command
   completions  Print a shell's completion script
   help         Show the help of a command";
 
@@ -135,7 +135,7 @@ pub(crate) enum Command {
     Work(Box<WorkArgs>),
     /// Measure this program on this machine
     Bench(BenchArgs),
-    /// Show the settings in force and where each comes from
+    /// Show the settings in force and where each comes from; check those of a command
     Config(ConfigArgs),
     /// Print a shell's completion script
     #[command(after_help = "Example:\n  keylane completions bash > ~/.local/share/bash-completion/completions/keylane")]

@@ -1,4 +1,4 @@
-//! `keylane config show`: each setting with its source, and no secret; and no secret anywhere else either.
+//! `keylane config`: each setting with its source, and no secret, nor anywhere else; what a command would refuse.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
@@ -86,5 +86,39 @@ fn no_secret_is_in_anything_that_is_said() {
         // Else the client library would have had nothing to say.
         let expected = if args.iter().any(|arg| arg.contains("pasword") || arg.contains("no.such")) { 3 } else { 7 };
         assert_eq!(ended.code, Some(expected), "{args:?}: {}", ended.stderr);
+    }
+}
+
+/// Each with the code that the command itself would end with.
+#[test]
+fn a_check_refuses_what_the_command_would_refuse() {
+    let place = Place::new();
+    secrets(&place);
+    let good = ["work", "--concurrency", "4", "--exec", "./handler", "--flag-of-its-own"];
+    let good_board = ["board", "--sidecar", "workers.prod.svc:9465", "--listen", "0.0.0.0:9470"];
+    let queue = ["queue", "create", "jobs", "--if-missing"];
+    let sasl = ["work", "--builtin", "discard", "--kafka-property", "sasl.password=file:password"];
+    for args in [&good[..], &good_board, &queue, &sasl] {
+        let ended = run(&place, &[&["config", "check", "--"], args].concat());
+        without_marker(&ended);
+        assert_eq!(ended.code, Some(0), "{args:?}: {}", ended.stderr);
+    }
+    for (args, code, says) in [
+        (&["work"][..], 2, "--exec"),
+        (&["wrok", "--builtin", "discard"], 2, "wrok"),
+        (&["work", "--builtin", "discard", "--concurrency", "0"], 2, "from 1"),
+        (&["work", "--builtin", "discard", "--session-timeout", "1ms"], 3, "session"),
+        (&["work", "--fence-to-handler", "--exec", "./handler"], 2, "Postgres"),
+        (&["work", "--builtin", "discard", "--store", "postgres://db"], 3, "user"),
+        (&["work", "--builtin", "discard", "--kafka-property", "acks=1"], 3, "acks"),
+        (&["work", "--builtin", "discard", "--kafka-property", "sasl.password=MARKER-hunter2-MARKER"], 3, "secret"),
+        (&["work", "--builtin", "discard", "--kafka-property", "sasl.password=file:none"], 3, "sasl.password"),
+        (&["board", "--sidecar", "nowhere"], 2, "--sidecar"),
+        (&["board", "--sidecar", "a:1", "--lost-after", "5s"], 2, "--stale-after"),
+        (&["work", "--help"], 2, "no run"),
+    ] {
+        let ended = run(&place, &[&["config", "check", "--"], args].concat());
+        without_marker(&ended);
+        assert_eq!((ended.code, ended.stderr.contains(says)), (Some(code), true), "{args:?}: {}", ended.stderr);
     }
 }

@@ -22,10 +22,7 @@ use crate::{
 const NAMELESS: &str = "keylane-board";
 
 pub(crate) fn run(args: &BoardArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
-    if args.lost_after < args.stale_after {
-        return Err(Failure::new(Code::Usage, "--lost-after is shorter than --stale-after")
-            .remedy("a worker is silent before it may be gone: give --lost-after the longer time"));
-    }
+    check(args)?;
     let asked_to_end = asked_to_end()?;
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
@@ -51,6 +48,15 @@ pub(crate) fn run(args: &BoardArgs, global: &Global, output: &mut Output) -> Res
             signal = asked_to_end => Ok(if signal == Ok(SIGTERM) { Code::Done } else { Code::Interrupted }),
         }
     })
+}
+
+/// What of this `run` would refuse before it listens.
+pub(crate) fn check(args: &BoardArgs) -> Result<(), Failure> {
+    if args.lost_after < args.stale_after {
+        return Err(Failure::new(Code::Usage, "--lost-after is shorter than --stale-after")
+            .remedy("a worker is silent before it may be gone: give --lost-after the longer time"));
+    }
+    Ok(())
 }
 
 fn settings(args: &BoardArgs, global: &Global) -> Settings {

@@ -1,4 +1,6 @@
-//! `keylane config`: the settings in force and where each comes from. No secret is shown.
+//! `keylane config`: the settings in force and where each comes from; whether a command would take its own. No secret is shown.
+
+mod check;
 
 use clap::{CommandFactory, parser::ValueSource};
 use keylane_producer::kafka::codecs;
@@ -11,8 +13,9 @@ use crate::{
 };
 
 pub(crate) fn run(args: &ConfigArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
-    match args.command {
+    match &args.command {
         ConfigCommand::Show => show(global, output),
+        ConfigCommand::Check(args) => check::run(args, output),
     }
 }
 

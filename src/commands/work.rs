@@ -63,6 +63,16 @@ pub(crate) fn run(args: &WorkArgs, global: &Global, output: &mut Output) -> Resu
     Ok(if summary.clean && summary.keys_left == 0 { Code::Done } else { Code::Failed })
 }
 
+/// What of this `run` would refuse before it opens anything.
+pub(crate) fn check(args: &WorkArgs, global: &Global) -> Result<(), Failure> {
+    settings::from_flags(args)?;
+    let store = global.store()?;
+    if args.builtin.is_none() {
+        ChildHandler::new(settings::child(args, &store)?)?;
+    }
+    Ok(())
+}
+
 /// Opens everything and runs a worker; signals end it.
 pub(crate) fn work<H: Handler<SqliteStore> + Handler<PostgresStore>>(
     handler: H,
