@@ -68,7 +68,8 @@ spec:
         - --replication={{ int . }}
         {{- end }}
         {{- include "keylane.place-args" . | nindent 8 }}
-      securityContext: {{- include "keylane.container-security" (dict "user" 65532) | nindent 8 }}
+      # The worker's user: it makes a file that the worker writes.
+      securityContext: {{- include "keylane.container-security" (dict "user" (int $v.handler.runAsUser)) | nindent 8 }}
       resources: {{- toYaml $v.worker.resources | nindent 8 }}
       volumeMounts:
         - { name: tmp, mountPath: /tmp }
