@@ -107,7 +107,6 @@ fn a_check_refuses_what_the_command_would_refuse() {
         (&["work"][..], 2, "--exec"),
         (&["wrok", "--builtin", "discard"], 2, "wrok"),
         (&["work", "--builtin", "discard", "--concurrency", "0"], 2, "from 1"),
-        (&["work", "--builtin", "discard", "--session-timeout", "0s"], 3, "session"),
         (&["work", "--fence-to-handler", "--exec", "./handler"], 2, "Postgres"),
         (&["work", "--builtin", "discard", "--store", "postgres://db"], 3, "user"),
         (&["work", "--builtin", "discard", "--kafka-property", "acks=1"], 3, "acks"),

@@ -21,11 +21,12 @@ pub(crate) enum ConfigCommand {
     )]
     Show,
     /// Say whether a command would take its settings; it connects nowhere and starts nothing
-    #[command(after_help = "Examples:\n  \
-        keylane config check -- work --broker kafka://k:9092 --store postgres://app@db/shop --exec ./handler\n  \
+    #[command(
+        after_help = "Examples:\n  keylane config check -- work --store postgres://app@db/shop --broker kafka://k:9092 --exec ./handler\n  \
         KEYLANE_CONCURRENCY=0 keylane config check -- work --exec ./handler\n\n\
-        Flags, variables and the files that they name are read as the command would read them. What comes before the\n\
-        two dashes is for this check, not for the command.")]
+        Flags, variables and the files that they name are read as the command would read them. Whatever comes before the two\n\
+        dashes is for this check, not for the command."
+    )]
     Check(CheckArgs),
 }
 

@@ -90,15 +90,15 @@ seccompProfile:
 
 {{/* Mounts of what the commands of a worker's pod read and keep. */}}
 {{- define "keylane.place-mounts" -}}
-{{- if include "keylane.keeps-files" . }}
+{{- if include "keylane.keeps-files" . -}}
 - { name: data, mountPath: /var/lib/keylane }
-{{- end }}
-{{- if .Values.broker.secretName }}
+{{ end -}}
+{{- if .Values.broker.secretName -}}
 - { name: kafka, mountPath: /etc/keylane/kafka, readOnly: true }
-{{- end }}
-{{- if .Values.store.secretName }}
+{{ end -}}
+{{- if .Values.store.secretName -}}
 - { name: postgres, mountPath: /etc/keylane/postgres, readOnly: true }
-{{- end }}
+{{ end -}}
 {{- end }}
 
 {{/* What no schema can say. */}}

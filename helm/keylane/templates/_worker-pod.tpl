@@ -73,7 +73,7 @@ spec:
       resources: {{- toYaml $v.worker.resources | nindent 8 }}
       volumeMounts:
         - { name: tmp, mountPath: /tmp }
-        {{- include "keylane.place-mounts" . | nindent 8 }}
+        {{- with include "keylane.place-mounts" . | trim }}{{ . | nindent 8 }}{{ end }}
     {{- end }}
     {{- if $v.sidecar.enabled }}
     # Starts before the worker and ends after it. No readiness and no startup probe: watching must not be able to block work.
@@ -157,7 +157,7 @@ spec:
         {{- if $v.sidecar.enabled }}
         - { name: snapshot, mountPath: /run/keylane }
         {{- end }}
-        {{- include "keylane.place-mounts" . | nindent 8 }}
+        {{- with include "keylane.place-mounts" . | trim }}{{ . | nindent 8 }}{{ end }}
         {{- range $i, $file := $v.handler.files }}
         - name: handler-{{ $i }}
           mountPath: {{ $file.mountPath | quote }}

@@ -45,9 +45,8 @@ fn of_every_command(global: &Global) -> Result<(), Failure> {
 /// A command line that cannot be parsed, or that asks for help or the version instead of a run.
 fn unreadable(error: &clap::Error) -> Failure {
     let text = error.render().to_string();
-    let lines: Vec<_> =
-        text.trim_start_matches("error: ").lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let words: Vec<_> = text.trim_start_matches("error: ").split_whitespace().collect();
     let what =
         if error.use_stderr() { "the command would refuse its command line" } else { "that is no run of a command" };
-    Failure::new(Code::Usage, what).cause(lines.join("; "))
+    Failure::new(Code::Usage, what).cause(words.join(" "))
 }
