@@ -1,5 +1,7 @@
 //! The clock of whoever watches: its own, since it may not know the crate that mints tokens.
 
+use std::time::Duration;
+
 use rustix::time::{ClockId, clock_gettime};
 
 /// One moment, on two clocks.
@@ -31,4 +33,10 @@ impl Now {
     pub fn since(self, boot_ms: u64) -> u64 {
         self.boot_ms.saturating_sub(boot_ms)
     }
+}
+
+/// Time that passed while the machine was awake: for how long something took.
+pub(crate) fn running() -> Duration {
+    let time = clock_gettime(ClockId::Monotonic);
+    Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }

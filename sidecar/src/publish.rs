@@ -10,6 +10,7 @@
 pub mod confine;
 mod event_line;
 mod files;
+mod metrics;
 mod reading;
 mod routes;
 mod silence;

@@ -1,10 +1,6 @@
 //! `keylane sidecar`: one worker's snapshot over HTTP, by a process that cannot connect anywhere.
 
-use std::{
-    io,
-    net::TcpListener,
-    path::Path,
-};
+use std::{io, net::TcpListener, path::Path};
 
 use keylane_sidecar::{
     Notice,

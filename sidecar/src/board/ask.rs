@@ -18,11 +18,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{
-    Now,
-    merge::Trouble,
-    record::Record,
-};
+use super::{Now, merge::Trouble, record::Record};
 use crate::{
     intake::{LARGEST_ANSWER, read_of_worker},
     snapshot::Snapshot,

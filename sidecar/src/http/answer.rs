@@ -39,6 +39,10 @@ pub(crate) fn plain(status: StatusCode, text: String) -> Response {
     (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
 }
 
+pub(crate) fn metrics(text: String) -> Response {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
 pub(crate) fn json<T: Serialize>(value: &T) -> Json<&T> {
     Json(value)
 }

@@ -3,7 +3,7 @@
 //!
 //! 1. seccomp refuses the calls with `EPERM`. It cannot read what lies behind a pointer, so calls whose address or flags do
 //!    are refused altogether; `sendto` without an address is how an answer is sent, and stays.
-//! 2. Landlock, where the kernel has it, leaves one folder to be read, and refuses TCP a second time.
+//! 2. Landlock, where the kernel has it, leaves one folder to be read and what `/proc` says of the process itself, and refuses TCP a second time.
 //! 3. Both hold for the rest of the process's life. It is called before there is a second thread.
 //!
 //! Not promised: files that the process's user may read stay readable without Landlock, so give it a user of its own.
@@ -16,7 +16,9 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus,
 };
-use seccompiler::{BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
 
 /// What the process gave up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +52,8 @@ pub fn confine(folder: &Path) -> Confinement {
 }
 
 fn filter() -> Option<BpfProgram> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = calls::refused().into_iter().map(|call| (call, Vec::new())).collect();
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        calls::refused().into_iter().map(|call| (call, Vec::new())).collect();
     let an_address = condition(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
     rules.insert(libc::SYS_sendto, vec![an_address]);
     // Ending by its own hand is all that is left of signals.
@@ -80,7 +83,8 @@ fn close_files(folder: &Path) -> bool {
             .handle_access(AccessFs::from_all(abi))?
             .handle_access(AccessNet::from_all(abi))?;
         let below = PathBeneath::new(PathFd::new(folder)?, AccessFs::from_read(abi));
-        let status = ruleset.create()?.add_rule(below)?.restrict_self()?;
+        let itself = PathBeneath::new(PathFd::new("/proc/self")?, AccessFs::from_read(abi));
+        let status = ruleset.create()?.add_rule(below)?.add_rule(itself)?.restrict_self()?;
         Ok(status.ruleset != RulesetStatus::NotEnforced)
     };
     closed().unwrap_or(false)

@@ -12,7 +12,7 @@ use crate::{
     clock::Now,
     snapshot::{Notice, Snapshot},
     spool::Spooled,
-    words::event::unix_ms,
+    words::{EventType, event::unix_ms},
 };
 
 /// So far may the clock on the wall drift against the machine's own between writing and reading.
@@ -48,6 +48,7 @@ pub(super) struct Reading {
     fault: Option<Fault>,
     counts: Counts,
     events: Vec<Line>,
+    events_seen: [u64; EventType::ALL.len()],
     notice: Option<Notice>,
 }
 
@@ -62,7 +63,14 @@ struct Good {
 impl Reading {
     /// Nothing so far. `notice` goes with every answer.
     pub(super) fn new(notice: Option<Notice>) -> Self {
-        Self { good: None, fault: None, counts: Counts::default(), events: Vec::new(), notice }
+        Self {
+            good: None,
+            fault: None,
+            counts: Counts::default(),
+            events: Vec::new(),
+            events_seen: [0; EventType::ALL.len()],
+            notice,
+        }
     }
 
     /// Takes what a look found.
@@ -72,8 +80,8 @@ impl Reading {
                 self.counts.ok += 1;
                 self.fault = None;
                 let before = self.good.as_ref();
-                let has_moved = before
-                    .is_some_and(|b| b.has_moved || b.spooled.written_boot_ms < spooled.written_boot_ms);
+                let has_moved =
+                    before.is_some_and(|b| b.has_moved || b.spooled.written_boot_ms < spooled.written_boot_ms);
                 self.good = Some(Good { spooled: *spooled, bytes, has_moved });
             }
             Err(fault) => {
@@ -87,6 +95,9 @@ impl Reading {
             }
         }
         if let Some(lines) = look.events {
+            for new in lines.iter().filter(|line| self.events.iter().all(|known| known.id != line.id)) {
+                self.events_seen[new.kind as usize] += 1;
+            }
             self.events = lines;
         }
     }
@@ -94,6 +105,11 @@ impl Reading {
     /// The events that the worker keeps, oldest first.
     pub(super) fn events(&self) -> &[Line] {
         &self.events
+    }
+
+    /// How many events of each type, in the order of [`EventType::ALL`].
+    pub(super) fn events_seen(&self) -> [u64; EventType::ALL.len()] {
+        self.events_seen
     }
 
     /// How often looks came to what.
@@ -104,12 +120,6 @@ impl Reading {
     /// The size of the last good file; `None` while it cannot be read.
     pub(super) fn bytes(&self) -> Option<usize> {
         self.good.as_ref().filter(|_| self.fault.is_none()).map(|good| good.bytes)
-    }
-
-    /// When the worker wrote the last good file, in milliseconds of Unix time.
-    pub(super) fn written_wall_ms(&self, now: Now) -> Option<i64> {
-        let good = self.good.as_ref()?;
-        Some(now.wall_ms - now.since(good.spooled.written_boot_ms).cast_signed())
     }
 
     /// What is served now, and the age of the word in milliseconds; `None` before the first good file.

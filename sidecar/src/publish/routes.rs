@@ -10,6 +10,7 @@ use axum::{
     Router,
     extract::{Query, State},
     http::{StatusCode, header},
+    middleware::{from_fn, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -20,16 +21,19 @@ use tokio::{
     time::MissedTickBehavior,
 };
 
-use super::{files::Files, reading::Reading, stream};
+use super::{files::Files, metrics, reading::Reading, stream};
 use crate::{
     clock::Now,
     http::{
         self, Limits,
-        answer::{json, plain, secured},
+        answer::{json, metrics as as_metrics, plain, secured},
     },
+    metrics::{OwnProcess, Traffic},
     snapshot::{Freshness, Notice},
 };
 
+const ROUTES: [&str; 7] =
+    ["/v1/snapshot", "/v1/events", "/v1/events.ndjson", "/metrics", "/livez", "/healthz", "/readyz"];
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_millis(500);
 /// The loop that looks should never stand still for so long.
@@ -59,13 +63,21 @@ pub(super) struct Sidecar {
     reading: Arc<Mutex<Reading>>,
     pub(super) looked: watch::Receiver<Now>,
     pub(super) streams: Arc<Semaphore>,
+    pub(super) traffic: Traffic,
+    pub(super) process: OwnProcess,
 }
 
 /// Serves until the future is dropped.
 pub async fn serve(listener: TcpListener, settings: Settings) {
     let (look, looked) = watch::channel(Now::read());
     let reading = Arc::new(Mutex::new(Reading::new(settings.notice)));
-    let sidecar = Sidecar { reading, looked, streams: Arc::new(Semaphore::new(MOST_STREAMS)) };
+    let sidecar = Sidecar {
+        reading,
+        looked,
+        streams: Arc::new(Semaphore::new(MOST_STREAMS)),
+        traffic: Traffic::of(&ROUTES),
+        process: OwnProcess::new(),
+    };
     tokio::select! {
         () = watch_files(Files::new(&settings.file), &sidecar, &look) => {}
         () = http::serve(listener, routes(sidecar.clone()), LIMITS) => {}
@@ -86,14 +98,17 @@ async fn watch_files(files: Files, sidecar: &Sidecar, looked: &watch::Sender<Now
 }
 
 fn routes(sidecar: Sidecar) -> Router {
+    let [whole, sse, ndjson, metrics, livez, healthz, readyz] = ROUTES;
+    let counted = from_fn_with_state(sidecar.traffic.clone(), Traffic::counted);
     let routes = Router::new()
-        .route("/v1/snapshot", get(snapshot))
-        .route("/v1/events", get(stream::events))
-        .route("/v1/events.ndjson", get(lines))
-        .route("/livez", get(alive))
-        .route("/healthz", get(alive))
-        .route("/readyz", get(|| async { plain(StatusCode::OK, "[+]listening\n".to_owned()) }));
-    routes.layer(axum::middleware::from_fn(secured)).with_state(sidecar)
+        .route(whole, get(snapshot))
+        .route(sse, get(stream::events))
+        .route(ndjson, get(lines))
+        .route(metrics, get(scraped))
+        .route(livez, get(alive))
+        .route(healthz, get(alive))
+        .route(readyz, get(|| async { plain(StatusCode::OK, "[+]listening\n".to_owned()) }));
+    routes.layer(from_fn(secured)).layer(counted).with_state(sidecar)
 }
 
 impl Sidecar {
@@ -125,6 +140,10 @@ async fn snapshot(State(sidecar): State<Sidecar>, Query(asked): Query<Require>) 
 async fn lines(State(sidecar): State<Sidecar>) -> Response {
     let text: String = sidecar.reading().events().iter().flat_map(|line| [line.text.as_str(), "\n"]).collect();
     ([(header::CONTENT_TYPE, "application/x-ndjson")], text).into_response()
+}
+
+async fn scraped(State(sidecar): State<Sidecar>) -> Response {
+    as_metrics(metrics::page(&sidecar))
 }
 
 /// The age of what is shown is data, not health.

@@ -67,7 +67,11 @@ impl Late<'_> {
             ..said.clone()
         };
         if held && left == Some(0) {
-            return self.forgotten(PartitionView { state: PartitionState::Expired, since: self.ran_out(said), ..heard });
+            return self.forgotten(PartitionView {
+                state: PartitionState::Expired,
+                since: self.ran_out(said),
+                ..heard
+            });
         }
         if held && self.is_silent {
             return self.forgotten(PartitionView {
