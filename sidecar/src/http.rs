@@ -65,3 +65,6 @@ async fn converse(stream: TcpStream, routes: Router, limits: Limits) {
     connection.timer(TokioTimer::new()).header_read_timeout(limits.head_within).max_buf_size(HEAD_BYTES);
     let _ = connection.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes)).await;
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+pub mod sidecar;
 pub mod worker;
 
 use keylane_producer::{

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::error::Category;
 
 use super::event_line;
@@ -80,6 +80,7 @@ impl Files {
 fn spooled(bytes: &[u8]) -> Result<Spooled, Fault> {
     let spooled: Spooled = serde_json::from_slice(bytes).map_err(|error| match error.classify() {
         Category::Io | Category::Syntax | Category::Eof => Fault::Torn,
+        Category::Data if serde_json::from_slice::<IgnoredAny>(bytes).is_err() => Fault::Torn,
         Category::Data if is_of_another_version(bytes) => Fault::Version,
         Category::Data => Fault::BreaksTheContract,
     })?;
