@@ -9,13 +9,6 @@ from rendered import ROOT, containers, pods, run
 
 BINARY = os.path.join(ROOT, os.environ["KEYLANE_BIN"])
 IN_THE_IMAGE = "/usr/local/bin/keylane"
-# Commands that the chart runs and this version's program has not yet. That they are missing is checked too.
-NOT_YET = {"sidecar"}
-
-
-def not_yet():
-    """Commands of the list that the program has by now."""
-    return [name for name in sorted(NOT_YET) if run(BINARY, name, "--help").returncode == 0]
 
 
 def objections(documents):
@@ -28,8 +21,7 @@ def objections(documents):
                     if source != IN_THE_IMAGE:
                         found.append(f"{place}: copies {source}")
                 case [program] if program in (IN_THE_IMAGE, "/opt/keylane/keylane"):
-                    if container["args"][0] not in NOT_YET:
-                        found += refused(place, container)
+                    found += refused(place, container)
                 case other:
                     found.append(f"{place}: runs {other}")
     return found

@@ -132,8 +132,17 @@ async fn ask_and_keep(
     };
     let mut record = locked(&record);
     match answer {
-        Ok(said) => record.merge.hear(&name, said, asked),
-        Err(trouble) => record.merge.miss(&name, trouble),
+        Ok(said) => {
+            record.asked.ok += 1;
+            record.merge.hear(&name, said, asked);
+        }
+        Err(trouble) => {
+            match trouble {
+                Trouble::Away => record.asked.missing += 1,
+                Trouble::Unreadable | Trouble::Elsewhere => record.asked.invalid += 1,
+            }
+            record.merge.miss(&name, trouble);
+        }
     }
     name
 }

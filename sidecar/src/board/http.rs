@@ -1,5 +1,6 @@
 //! The routes. All of them read; none of them changes anything.
 
+mod metrics;
 mod stream;
 
 use std::{
@@ -11,6 +12,7 @@ use axum::{
     Router,
     extract::{Query, State},
     http::{HeaderMap, StatusCode, header},
+    middleware::{from_fn, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -33,6 +35,7 @@ use crate::{
         Limits,
         answer::{self, json, plain, secured, typed},
     },
+    metrics::{OwnProcess, Traffic},
     snapshot::{Freshness, Snapshot},
     words::{self, phrase},
 };
@@ -46,6 +49,18 @@ const LIMITS: Limits = Limits {
     stalled_for: Duration::from_secs(30),
     in_all: Duration::from_secs(24 * 3_600),
 };
+/// Routes whose requests are counted each by itself.
+const COUNTED: [&str; 9] = [
+    "/",
+    "/main",
+    "/v1/snapshot",
+    "/v1/autoscale",
+    "/v1/timeline.txt",
+    "/v1/events",
+    "/v1/events.ndjson",
+    "/metrics",
+    "/livez",
+];
 /// The loop that looks should never stand still for so long.
 const LOOP_DUE: Duration = Duration::from_secs(30);
 
@@ -56,12 +71,21 @@ pub struct Board {
     looked: watch::Receiver<u64>,
     streams: Arc<Semaphore>,
     started: Now,
+    traffic: Traffic,
+    process: OwnProcess,
 }
 
 impl Board {
     /// Shows what is kept in `record`; `looked` tells that somebody looked again.
     pub fn new(record: Arc<Mutex<Record>>, looked: watch::Receiver<u64>) -> Self {
-        Self { record, looked, streams: Arc::new(Semaphore::new(MOST_STREAMS)), started: Now::read() }
+        Self {
+            record,
+            looked,
+            streams: Arc::new(Semaphore::new(MOST_STREAMS)),
+            started: Now::read(),
+            traffic: Traffic::of(&COUNTED),
+            process: OwnProcess::new(),
+        }
     }
 
     /// Serves on `listener` what `targets` say, asked every `every`, until the future is dropped.
@@ -88,10 +112,12 @@ impl Board {
             .route("/v1/timeline.txt", get(timeline))
             .route("/v1/events", get(stream::events))
             .route("/v1/events.ndjson", get(lines))
+            .route("/metrics", get(scraped))
             .route("/livez", get(alive))
             .route("/healthz", get(alive))
             .route("/readyz", get(ready));
-        routes.layer(axum::middleware::from_fn(secured)).with_state(self)
+        let counted = from_fn_with_state(self.traffic.clone(), Traffic::counted);
+        routes.layer(from_fn(secured)).layer(counted).with_state(self)
     }
 
     fn view(&self) -> Arc<Snapshot> {
@@ -180,6 +206,10 @@ async fn lines(State(board): State<Board>) -> Response {
         text.push('\n');
     }
     ([(header::CONTENT_TYPE, "application/x-ndjson")], text).into_response()
+}
+
+async fn scraped(State(board): State<Board>) -> Response {
+    answer::metrics(metrics::page(&board))
 }
 
 #[derive(Deserialize)]

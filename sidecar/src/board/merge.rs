@@ -208,6 +208,19 @@ impl Merge {
         self.workers.values().map(|heard| now.since(heard.spoke_ms)).min()
     }
 
+    /// How many sidecars' words are fresh, stale and lost; those whose worker stopped in order are not waited for.
+    pub(super) fn sidecars(&self, now: Now) -> [u32; 3] {
+        let mut counts = [0; 3];
+        for source in self.sources.values() {
+            let heard = source.worker.as_ref().and_then(|name| self.workers.get(name));
+            if !heard.is_some_and(Self::is_stopped) {
+                let freshness = heard.map_or(Freshness::Lost, |heard| self.freshness_of(heard, now));
+                counts[freshness as usize] += 1;
+            }
+        }
+        counts
+    }
+
     /// Sidecars and workers of which nothing was seen for an hour.
     fn forget(&mut self, now: Now) {
         self.sources.retain(|_, source| source.expected_until > now.boot_ms);
