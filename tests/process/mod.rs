@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+pub mod secrets;
 pub mod sidecar;
 pub mod worker;
 
