@@ -17,6 +17,7 @@ mod sidecar;
 mod status;
 mod units;
 mod url;
+mod why;
 mod work;
 
 use std::io;
@@ -48,6 +49,7 @@ pub(crate) use sidecar::SidecarArgs;
 pub(crate) use status::StatusArgs;
 pub(crate) use units::{bytes_text, duration_text};
 pub(crate) use url::{BrokerUrl, StoreUrl};
+pub(crate) use why::WhyArgs;
 pub(crate) use work::{Builtin, MoveBy, WorkArgs};
 
 /// What `--broker` is if nobody says anything.
@@ -65,6 +67,7 @@ Queues and jobs:
 
 Looking and steering:
   status       Who holds what, what stands still, what waits
+  why          Why is this key not moving?
   sidecar      Serve what one worker holds, by a process that cannot connect anywhere
   board        The page: who holds what and held it, from all sidecars
   timeline     What happened, in sentences, from a board
@@ -120,6 +123,8 @@ pub(crate) enum Command {
     Queue(QueueArgs),
     /// Show who holds what, what stands still and what waits
     Status(StatusArgs),
+    /// Say why a key is not moving: parked, without an owner, behind which job
+    Why(WhyArgs),
     /// Serve what one worker holds, by a process that cannot connect anywhere
     Sidecar(SidecarArgs),
     /// Show who holds what, from all sidecars: a page, JSON, text, events; it only reads

@@ -15,4 +15,5 @@ pub(crate) mod retry;
 pub(crate) mod sidecar;
 pub(crate) mod status;
 pub(crate) mod timeline;
+pub(crate) mod why;
 pub(crate) mod work;

@@ -156,6 +156,18 @@ pub struct Candidate {
     pub owner: Owner,
     /// For people only; decides nothing.
     pub worker: Box<str>,
+    /// What the group has committed. It counts once, at the first claim of the partition that this store sees: then everything
+    /// below it is written down as done. A store that was claimed in before and knows less was restored from an older copy,
+    /// and what it lost runs again.
+    pub begin: Option<Offset>,
+}
+
+impl Candidate {
+    /// The last offset that a first claim writes down as done, if it writes down any: for an adapter of the port.
+    pub(crate) fn begins_behind(&self, known: &ranges::Ranges, anew: bool) -> Option<u64> {
+        let says = !anew && known.iter().next().is_none();
+        self.begin.filter(|_| says).and_then(|begin| begin.0.checked_sub(1))
+    }
 }
 
 /// A granted claim.

@@ -10,19 +10,20 @@ use std::{
     io,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
         mpsc,
     },
     time::Duration,
 };
 
-use keylane_consumer::{JobContext, Outcome, store::sqlite::SqliteStore};
+use keylane_consumer::{JobContext, Notice, Outcome, store::sqlite::SqliteStore};
 use keylane_sidecar::{
     PartitionState, Snapshot, WorkerState,
     spool::{Edition, SnapshotFile, Spooled},
 };
 use rig::{Rig, tell};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 type Answer = Outcome<SqliteStore>;
 
@@ -198,4 +199,41 @@ fn a_folder_that_vanishes_or_a_full_disk_costs_nothing_and_word_comes_back_with_
     rig.enqueue(11..=20, |n| format!("key-{n}"));
     rig.wait_for("all jobs told", || rig.told().len() == 20);
     assert!(running.end().clean);
+}
+
+/// R34: what it ran now could not be written either.
+#[test]
+fn no_job_starts_while_finished_ones_wait_for_a_store_that_is_away() {
+    let rig = Rig::with(1, |settings| settings.lanes.running = 1);
+    let shelf = Shelf::default();
+    let (away, begun) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU32::new(0)));
+    let (gate, count, word) = (Arc::clone(&away), Arc::clone(&begun), Arc::clone(&away));
+    let handler = move |job: JobContext| {
+        let (gate, nth) = (Arc::clone(&gate), count.fetch_add(1, Ordering::SeqCst));
+        async move {
+            if nth > 0 {
+                let _pass = gate.acquire().await.expect("open");
+            }
+            tell(&job)
+        }
+    };
+    let running = rig.spawn_shown_with("w", handler, shelf.sink(), move |notice| {
+        if matches!(notice, Notice::Away { what: "the store", .. }) {
+            word.add_permits(1);
+        }
+    });
+    rig.wait_for("it holds", || running.owned() == 1);
+    let lock = rig.store_file();
+    lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+    rig.enqueue(1..=40, |n| format!("key-{n}"));
+    // The first one ended and cannot be written; the second one began before the worker knew that, and ends as well.
+    rig.wait_for("nothing runs, and much is left", || {
+        let stands = |s: &Snapshot| s.workers[0].jobs_in_flight == Some(0) && s.totals.lag_jobs == Some(40);
+        begun.load(Ordering::SeqCst) == 2 && shelf.snapshots().last().is_some_and(stands)
+    });
+    lock.execute_batch("ROLLBACK").unwrap();
+    rig.wait_for("all jobs told", || rig.told().len() == 40);
+    assert!(running.end().clean);
+    assert_eq!(begun.load(Ordering::SeqCst), 40, "none ran twice");
+    rig.assert_once_in_order(40);
 }

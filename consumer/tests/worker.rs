@@ -94,6 +94,22 @@ fn a_rejected_job_stops_its_key_and_no_other_until_a_person_releases_it() {
     assert_eq!((summary.applied, summary.keys_left), (0, 0), "the row is gone");
 }
 
+/// A fail-over or a backup from before the first job. What the group has committed says nothing about this store.
+#[test]
+fn what_an_older_copy_of_the_store_does_not_know_runs_again() {
+    let rig = Rig::new(2);
+    let first = rig.spawn("first", |_: JobContext| async { Answer::done() });
+    rig.wait_for("both are claimed", || first.owned() == 2);
+    assert!(first.end().clean);
+    let copy = rig.copy_of_store();
+    rig.enqueue(1..=20, |n| format!("key-{n}"));
+    assert_eq!(rig.run_until_empty("w", |job: JobContext| async move { tell(&job) }).applied, 20);
+    rig.restore_store(&copy);
+    assert_eq!(rig.told().len(), 0);
+    assert_eq!(rig.run_until_empty("v", |job: JobContext| async move { tell(&job) }).applied, 20);
+    rig.assert_once_in_order(20);
+}
+
 /// Its followers are no longer held in memory, and the log behind it is free.
 #[test]
 fn a_parked_key_leaves_its_partition_and_its_newer_jobs_join_its_line() {

@@ -387,9 +387,11 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         }
     }
 
-    /// Whether this worker knows of nothing that it could still do.
+    /// Whether this worker knows of nothing that it could still do. It must have seen what the group gives it: a store that
+    /// was restored from an older copy has work that only its owner finds.
     fn looks_empty(&self) -> bool {
-        self.running.is_empty()
+        self.ownership.membership().is_some()
+            && self.running.is_empty()
             && self.outbox.is_empty()
             && self.lanes.only_parked_left()
             && self.tenancies.values().all(|t| t.watermark.position() >= t.end)

@@ -103,6 +103,22 @@ impl Rig {
         file
     }
 
+    /// As of now.
+    pub(crate) fn copy_of_store(&self) -> PathBuf {
+        let copy = self.folder.join("copy.db");
+        self.store_file().execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
+        copy
+    }
+
+    /// While no worker runs.
+    pub(crate) fn restore_store(&self, copy: &Path) {
+        // Another file, not other bytes in the same one: SQLite knows a file of this process by its inode.
+        for file in ["store.db", "store.db-wal", "store.db-shm"] {
+            let _ = std::fs::remove_file(self.folder.join(file));
+        }
+        std::fs::copy(copy, self.store_path()).unwrap();
+    }
+
     fn log(&self) -> LocalLog {
         LocalLog::open(&self.path(), Open::Existing, Patience::Patient).unwrap()
     }
@@ -182,7 +198,17 @@ impl Rig {
         handler: H,
         sink: impl FnMut(&Edition) -> std::io::Result<()> + Send + 'static,
     ) -> Running {
-        Self::start(name, self.worker(name, Duration::from_secs(60), false, handler).shown_to(sink), |_| {})
+        self.spawn_shown_with(name, handler, sink, |_| {})
+    }
+
+    pub(crate) fn spawn_shown_with<H: Handler<SqliteStore>>(
+        &self,
+        name: &str,
+        handler: H,
+        sink: impl FnMut(&Edition) -> std::io::Result<()> + Send + 'static,
+        listen: impl FnMut(&Notice) + Send + 'static,
+    ) -> Running {
+        Self::start(name, self.worker(name, Duration::from_secs(60), false, handler).shown_to(sink), listen)
     }
 
     fn start<H: Handler<SqliteStore>>(

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::words::testing::{AT, View};
 
-fn shown(view: View) -> String {
+fn shown(view: &View) -> String {
     let mut page = Page::default();
     ownership(&mut page, &view.snapshot(), AT);
     page.into_text()
@@ -17,19 +17,19 @@ fn series<'a>(text: &'a str, part: &str) -> BTreeSet<&'a str> {
 
 #[test]
 fn series_vanish_with_their_partition() {
-    let both = shown(View::at(AT).held(&["w", "w"]));
+    let both = shown(&View::at(AT).held(&["w", "w"]));
     assert!(series(&both, "partition=\"1\"").len() >= 7, "{both}");
-    let one = shown(View::at(AT).held(&["w"]));
+    let one = shown(&View::at(AT).held(&["w"]));
     assert_eq!(series(&one, "partition=\"1\""), BTreeSet::new());
     assert!(one.contains("keylane_partitions{topic=\"jobs\",state=\"held\"} 1\n"));
 }
 
 #[test]
 fn what_is_not_known_has_no_series_and_is_not_zero() {
-    let unknown = shown(View::at(AT).held(&["w"]));
+    let unknown = shown(&View::at(AT).held(&["w"]));
     assert_eq!(series(&unknown, "lag_jobs"), BTreeSet::new(), "{unknown}");
     assert!(unknown.contains("keylane_lag_unknown_partitions{topic=\"jobs\"} 1\n"));
-    let silent = shown(View::at(AT).held(&["w"]).silent("w", 30_000));
+    let silent = shown(&View::at(AT).held(&["w"]).silent("w", 30_000));
     assert_eq!(series(&silent, "session_expiry"), BTreeSet::new());
     assert!(silent.contains("{topic=\"jobs\",partition=\"0\",state=\"unknown\"} 1\n"));
     assert!(silent.contains("{topic=\"jobs\",partition=\"0\",state=\"held\"} 0\n"));
@@ -38,7 +38,7 @@ fn what_is_not_known_has_no_series_and_is_not_zero() {
 #[test]
 fn a_large_topic_is_shown_by_its_totals() {
     let owners = vec!["w"; 257];
-    let text = shown(View::at(AT).held(&owners));
+    let text = shown(&View::at(AT).held(&owners));
     assert_eq!(series(&text, "partition=").len(), 0);
     assert!(text.contains("keylane_partitions{topic=\"jobs\",state=\"held\"} 257\n"));
 }

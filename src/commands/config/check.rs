@@ -37,6 +37,7 @@ fn check(cli: &Cli) -> Result<(), Failure> {
             BenchCommand::Kafka(_) => broker(global),
         },
         Command::Status(_)
+        | Command::Why(_)
         | Command::Results(_)
         | Command::Parked(_)
         | Command::Retry(_)

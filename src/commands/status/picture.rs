@@ -100,6 +100,22 @@ impl Eye {
     }
 }
 
+impl Eye {
+    /// From where on jobs of a partition may not be done, and which of them are: as its owner would find it.
+    pub(crate) fn unfinished(&mut self, partition: Partition) -> Result<(Offset, Progress), Failure> {
+        let store = self.store.look(&self.queue, &self.group)?;
+        let done = store.into_iter().flatten().find(|row| row.partition == partition).map(|row| row.done);
+        let start = self.log.bounds(&self.queue, partition)?.start;
+        match done.filter(|done| *done != Progress::default()) {
+            Some(done) => Ok((Offset(done.floor).max(start), done)),
+            None => {
+                let committed = self.reader.overview()?.committed.get(&partition).copied().flatten();
+                Ok((committed.unwrap_or(start).max(start), Progress::default()))
+            }
+        }
+    }
+}
+
 impl Picture {
     /// Whether somebody works on the partition now.
     pub(crate) fn is_worked_on(&self, partition: Partition) -> bool {

@@ -98,9 +98,9 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         self.lane_actions();
     }
 
-    /// Starts what may start, as long as ownership is proved.
+    /// Starts what may start, as long as ownership is proved and what ended before can be written.
     pub(super) fn start_jobs(&mut self, now: BootTime) {
-        if self.lease.check().is_err() {
+        if self.lease.check().is_err() || self.outbox.waits_for_store() {
             return;
         }
         let mut to_record: HashMap<Partition, Vec<Ticket>> = HashMap::new();

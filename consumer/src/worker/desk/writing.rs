@@ -30,6 +30,8 @@ pub(super) struct Outbox<S: FencedStore> {
     /// After the store did not answer: not before this.
     pub(super) again: Option<BootTime>,
     backoff: Duration,
+    /// The store did not answer when it was last asked.
+    failed: bool,
 }
 
 struct Waiting<S: FencedStore> {
@@ -40,7 +42,7 @@ struct Waiting<S: FencedStore> {
 impl<S: FencedStore> Default for Outbox<S> {
     fn default() -> Self {
         let (waiting, in_hand, full) = (BTreeMap::new(), HashMap::new(), HashMap::new());
-        Self { waiting, in_hand, busy: false, full, again: None, backoff: FIRST_WAIT }
+        Self { waiting, in_hand, busy: false, full, again: None, backoff: FIRST_WAIT, failed: false }
     }
 }
 
@@ -87,6 +89,12 @@ impl<S: FencedStore> Outbox<S> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.in_hand.is_empty()
+    }
+
+    /// Whether finished jobs wait for a store that did not answer. As long as that holds no job starts: it could not be
+    /// written either, and would run a second time if the worker ended before the store is back.
+    pub(super) fn waits_for_store(&self) -> bool {
+        self.failed && !self.is_empty()
     }
 
     /// Puts back what could not be written, in front of what came since.
@@ -176,6 +184,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             Ok(outcome) => outcome,
             Err(error) if error.is_transient() => {
                 self.is_away("the store", &error);
+                self.outbox.failed = true;
                 self.outbox.again = Some(self.clock.now().plus(self.outbox.backoff));
                 self.outbox.backoff = (self.outbox.backoff * 2).min(LONGEST_WAIT);
                 batch.into_iter().for_each(|partition| self.put_back_if_held(partition));
@@ -184,6 +193,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             Err(error) => return Err(error),
         };
         self.is_back("the store");
+        self.outbox.failed = false;
         self.outbox.backoff = FIRST_WAIT;
         for (batch, partition) in batch.into_iter().zip(outcome) {
             match partition.jobs {
