@@ -24,6 +24,7 @@ impl Now {
     }
 
     /// The same moment so much later, on both clocks.
+    #[cfg(any(feature = "board", test))]
     #[must_use]
     pub fn later(self, ms: u64) -> Self {
         Self { boot_ms: self.boot_ms + ms, wall_ms: self.wall_ms + ms.cast_signed() }

@@ -1,5 +1,6 @@
 //! The routes. All of them read; none of them changes anything.
 
+mod assets;
 mod metrics;
 mod stream;
 
@@ -30,10 +31,12 @@ use super::{
     page,
     record::Record,
 };
+use assets::typed;
+
 use crate::{
     http::{
         Limits,
-        answer::{self, json, plain, secured, typed},
+        answer::{self, json, plain, secured},
     },
     metrics::{OwnProcess, Traffic},
     snapshot::{Freshness, Snapshot},
@@ -127,12 +130,12 @@ impl Board {
 
 async fn whole_page(State(board): State<Board>, Query(asked): Query<page::Asked>, headers: HeaderMap) -> Response {
     let html = board.render(page::document, &asked);
-    answer::html(&headers, html)
+    assets::html(&headers, html)
 }
 
 async fn main_part(State(board): State<Board>, Query(asked): Query<page::Asked>, headers: HeaderMap) -> Response {
     let html = board.render(page::main, &asked);
-    answer::html(&headers, html)
+    assets::html(&headers, html)
 }
 
 impl Board {

@@ -1,15 +1,12 @@
-//! How answers look: their types, what a browser may do with them, and their weight.
-
-use std::io::Write;
+//! How answers look: their types, and what a browser may do with them.
 
 use axum::{
     Json,
     extract::Request,
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderValue, StatusCode, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use flate2::{Compression, write::GzEncoder};
 use serde::Serialize;
 
 /// Nothing but our own files: no inline script or style, no other host, no frame around us, no form.
@@ -31,10 +28,6 @@ pub(crate) async fn secured(request: Request, next: Next) -> Response {
     answer
 }
 
-pub(crate) fn typed(kind: &'static str, body: &'static str) -> Response {
-    ([(header::CONTENT_TYPE, kind)], body).into_response()
-}
-
 pub(crate) fn plain(status: StatusCode, text: String) -> Response {
     (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
 }
@@ -45,22 +38,4 @@ pub(crate) fn metrics(text: String) -> Response {
 
 pub(crate) fn json<T: Serialize>(value: &T) -> Json<&T> {
     Json(value)
-}
-
-/// A page, packed for a browser that can unpack it: a row a partition packs to a tenth.
-pub(crate) fn html(asked: &HeaderMap, html: String) -> Response {
-    let kind = (header::CONTENT_TYPE, "text/html; charset=utf-8");
-    let unpacks = asked.get(header::ACCEPT_ENCODING).and_then(|v| v.to_str().ok()).is_some_and(|v| v.contains("gzip"));
-    match packed(html.as_bytes()).filter(|_| unpacks) {
-        Some(packed) => {
-            ([kind, (header::CONTENT_ENCODING, "gzip"), (header::VARY, "accept-encoding")], packed).into_response()
-        }
-        None => ([kind], html).into_response(),
-    }
-}
-
-fn packed(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
-    encoder.write_all(bytes).ok()?;
-    encoder.finish().ok()
 }
