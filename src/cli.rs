@@ -10,6 +10,7 @@ mod demo;
 mod enqueue;
 mod fence;
 mod parked;
+mod peek;
 mod queue;
 mod results;
 mod retry;
@@ -42,6 +43,7 @@ pub(crate) use demo::{DemoArgs, DemoWorkerArgs};
 pub(crate) use enqueue::{EnqueueArgs, InputFormat};
 pub(crate) use fence::{FenceArgs, FenceCommand, ResetArgs, ShowArgs};
 pub(crate) use parked::{ActArgs, Etag, ListArgs, ParkedArgs, ParkedCommand, ShowLineArgs};
+pub(crate) use peek::PeekArgs;
 pub(crate) use queue::{CreateArgs, DescribeArgs, QueueArgs, QueueCommand};
 pub(crate) use results::ResultsArgs;
 pub(crate) use retry::RetryArgs;
@@ -72,6 +74,7 @@ Looking and steering:
   board        The page: who holds what and held it, from all sidecars
   timeline     What happened, in sentences, from a board
   narrate      A snapshot in plain words, and what in it contradicts what
+  peek         The jobs that are not done, without taking any
   results      Read what jobs left, as NDJSON
   parked       List, show, replay and drop what is parked
   retry        Replay parked keys at once
@@ -125,6 +128,8 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Say why a key is not moving: parked, without an owner, behind which job
     Why(WhyArgs),
+    /// Show the jobs that are not done, as they are on the log; it takes none
+    Peek(PeekArgs),
     /// Serve what one worker holds, by a process that cannot connect anywhere
     Sidecar(SidecarArgs),
     /// Show who holds what, from all sidecars: a page, JSON, text, events; it only reads

@@ -48,6 +48,7 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         Command::Fence(args) => commands::fence::run(args, global, &mut output),
         Command::Parked(args) => commands::parked::run(args, global, &mut output),
         Command::Queue(args) => commands::queue::run(args, global, &mut output),
+        Command::Peek(args) => commands::peek::run(args, global, &mut output),
         Command::Why(args) => commands::why::run(args, global, &mut output),
         Command::Results(args) => commands::results::run(args, global, &mut output),
         Command::Retry(args) => commands::retry::run(args, global, &mut output),

@@ -331,6 +331,8 @@ pub fn cut(text: &str) -> Box<str> {
 pub enum StopRule {
     /// All tries were used up.
     OutOfAttempts,
+    /// It failed for longer than it may.
+    OutOfTime,
     /// The handler rejected the job.
     Rejected,
     /// Workers died while it ran.
@@ -342,6 +344,7 @@ impl StopRule {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::OutOfAttempts => "out_of_attempts",
+            Self::OutOfTime => "out_of_time",
             Self::Rejected => "rejected",
             Self::WorkerDied => "worker_died",
         }
@@ -349,7 +352,9 @@ impl StopRule {
 
     /// Reads that word back.
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::OutOfAttempts, Self::Rejected, Self::WorkerDied].into_iter().find(|rule| rule.as_str() == word)
+        [Self::OutOfAttempts, Self::OutOfTime, Self::Rejected, Self::WorkerDied]
+            .into_iter()
+            .find(|rule| rule.as_str() == word)
     }
 }
 

@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use keylane_consumer::{JobContext, Notice, Outcome, store::sqlite::SqliteStore};
+use keylane_consumer::{
+    JobContext, Notice, Outcome,
+    store::{StopRule, sqlite::SqliteStore},
+};
 use keylane_producer::{Offset, Partition};
 use rig::{Rig, Told, tell};
 
@@ -180,6 +183,26 @@ fn a_partition_whose_lines_are_full_holds_back_and_goes_on_when_there_is_room() 
     rig.wait_for("all told", || rig.told().len() == 20);
     assert!(worker.end().clean);
     rig.assert_once_in_order(20);
+}
+
+#[test]
+fn a_job_that_fails_for_longer_than_it_may_is_parked_whatever_its_tries() {
+    let rig = Rig::with(1, |settings| {
+        settings.retry.attempts = u32::MAX;
+        settings.retry.give_up_after = Some(Duration::from_millis(200));
+    });
+    rig.enqueue(1..=3, |_| "bad".into());
+    rig.enqueue(4..=9, |n| format!("good-{n}"));
+    let tries = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&tries);
+    let summary = rig.run_until_empty("w", move |job: JobContext| {
+        let fails = job.job.key.as_bytes() == b"bad";
+        counted.fetch_add(u32::from(fails), Ordering::SeqCst);
+        async move { if fails { Answer::retry("not yet") } else { tell(&job) } }
+    });
+    assert_eq!((summary.applied, summary.stopped, summary.parked, summary.keys_left), (6, 1, 2, 1));
+    assert!(tries.load(Ordering::SeqCst) > 1, "it was tried again before");
+    assert_eq!(rig.stop_rule("bad"), StopRule::OutOfTime);
 }
 
 #[test]

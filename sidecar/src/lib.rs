@@ -10,7 +10,7 @@
 #[cfg(feature = "board")]
 pub mod board;
 #[cfg(any(feature = "board", feature = "publish"))]
-mod clock;
+pub mod clock;
 #[cfg(any(feature = "board", feature = "publish"))]
 mod http;
 #[cfg(any(feature = "board", feature = "publish"))]

@@ -41,7 +41,10 @@ use crate::{
     worker::{
         Office, Request, Summary, WorkerSettings,
         clerk::{self, Answer},
-        desk::{jobs::Run, writing::Outbox},
+        desk::{
+            jobs::{Failures, Run},
+            writing::Outbox,
+        },
         places::Places,
         polling::Polled,
         prover::{self, Proved},
@@ -82,7 +85,7 @@ pub(crate) struct Desk<S: FencedStore, H> {
     owners: HashMap<Partition, (Tenure, Owner)>,
     running: NumberMap<Ticket, Run>,
     /// Failed tries of jobs that will be tried again.
-    failures: NumberMap<Ticket, u32>,
+    failures: NumberMap<Ticket, Failures>,
     /// Lanes that wait for another try.
     keys_waiting: HashMap<Ticket, JobKey>,
     /// Jobs that may have killed a worker, waiting to run one at a time; and the one that does.

@@ -38,6 +38,7 @@ fn check(cli: &Cli) -> Result<(), Failure> {
         },
         Command::Status(_)
         | Command::Why(_)
+        | Command::Peek(_)
         | Command::Results(_)
         | Command::Parked(_)
         | Command::Retry(_)

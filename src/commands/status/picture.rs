@@ -100,19 +100,36 @@ impl Eye {
     }
 }
 
+/// Which jobs of a partition may not be done, as its owner would find it.
+pub(crate) struct Unfinished {
+    pub(crate) partition: Partition,
+    /// Everything below it is done.
+    pub(crate) from: Offset,
+    /// The end of the log.
+    pub(crate) end: Offset,
+    /// What is done of the rest.
+    pub(crate) done: Progress,
+}
+
 impl Eye {
-    /// From where on jobs of a partition may not be done, and which of them are: as its owner would find it.
-    pub(crate) fn unfinished(&mut self, partition: Partition) -> Result<(Offset, Progress), Failure> {
-        let store = self.store.look(&self.queue, &self.group)?;
-        let done = store.into_iter().flatten().find(|row| row.partition == partition).map(|row| row.done);
-        let start = self.log.bounds(&self.queue, partition)?.start;
-        match done.filter(|done| *done != Progress::default()) {
-            Some(done) => Ok((Offset(done.floor).max(start), done)),
-            None => {
-                let committed = self.reader.overview()?.committed.get(&partition).copied().flatten();
-                Ok((committed.unwrap_or(start).max(start), Progress::default()))
-            }
-        }
+    /// Of one partition, or of all of them.
+    pub(crate) fn unfinished(&mut self, only: Option<Partition>) -> Result<Vec<Unfinished>, Failure> {
+        let mut rows = self.store.look(&self.queue, &self.group)?.unwrap_or_default();
+        let committed = self.reader.overview()?.committed;
+        let meant = self.queue.partitions.all().filter(|partition| only.is_none_or(|only| only == *partition));
+        meant
+            .map(|partition| {
+                let row = rows.iter_mut().find(|row| row.partition == partition);
+                let done = row.map(|row| std::mem::take(&mut row.done)).unwrap_or_default();
+                let Bounds { start, end } = self.log.bounds(&self.queue, partition)?;
+                let says = if done == Progress::default() {
+                    committed.get(&partition).copied().flatten().unwrap_or(start)
+                } else {
+                    Offset(done.floor)
+                };
+                Ok(Unfinished { partition, from: says.max(start), end, done })
+            })
+            .collect()
     }
 }
 

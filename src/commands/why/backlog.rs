@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::Found;
 use crate::{
     cli::Global,
-    commands::status::picture::Eye,
+    commands::status::picture::{Eye, Unfinished},
     exit::{Code, Failure},
     store::Store,
     time,
@@ -41,7 +41,7 @@ pub(super) struct First {
 }
 
 pub(super) fn of(eye: &mut Eye, partition: Partition, key: &JobKey) -> Result<Backlog, Failure> {
-    let (from, done) = eye.unfinished(partition)?;
+    let Unfinished { from, done, .. } = unfinished(eye, partition)?;
     let mut backlog = Backlog::default();
     let mut whole = true;
     eye.log.keys(&eye.queue, partition, from, &mut |offset, found| {
@@ -70,6 +70,11 @@ pub(super) fn of(eye: &mut Eye, partition: Partition, key: &JobKey) -> Result<Ba
         job: stored.record.into_job(partition, Offset(first)).map(|job| job.id.to_string()).unwrap_or_default(),
     });
     Ok(backlog)
+}
+
+fn unfinished(eye: &mut Eye, partition: Partition) -> Result<Unfinished, Failure> {
+    let none = || Failure::new(Code::Bug, format!("partition {partition} is not of this queue"));
+    eye.unfinished(Some(partition))?.pop().ok_or_else(none)
 }
 
 /// Where one job stands.
@@ -102,7 +107,7 @@ pub(super) fn place(
         return Ok(Place::Waiting { offset, position: position(at) });
     }
     let partition = found.partition;
-    let (from, done) = eye.unfinished(partition)?;
+    let Unfinished { from, done, .. } = unfinished(eye, partition)?;
     let is_done = offset < from.0 || done.contains(offset);
     let other = eye.log.read_at(&eye.queue, partition, &[Offset(offset)])?.pop();
     let is_other = other.as_ref().is_some_and(|stored| stored.record.key.as_deref() != Some(key.as_bytes()));

@@ -109,6 +109,7 @@ fn in_words(notice: &Notice) -> (Tone, String) {
                 "key {key} is parked at job {job} ({}): {reason}",
                 match rule {
                     StopRule::OutOfAttempts => format!("out of {} attempts", attempts.0),
+                    StopRule::OutOfTime => format!("out of time at try {}", attempts.0),
                     StopRule::Rejected => "rejected".to_owned(),
                     StopRule::WorkerDied => "workers died".to_owned(),
                 }

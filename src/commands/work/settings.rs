@@ -19,6 +19,7 @@ pub(super) fn from_flags(args: &WorkArgs) -> Result<WorkerSettings, Failure> {
     settings.retry.attempts = args.attempts;
     settings.retry.first = args.retry_first;
     settings.retry.longest = args.retry_longest;
+    settings.retry.give_up_after = args.give_up_after;
     settings.job_limit = args.job_timeout;
     settings.ownership.session = args.session_timeout;
     settings.ownership.drain = args.drain_timeout;

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
+    time::Duration,
 };
 
 use keylane_producer::{Attempt, Job, Offset, Partition, StoredRecord};
@@ -19,6 +20,13 @@ use crate::{
     store::{FencedStore, JobWrite, Quarantined, StopReason, StopRule, Write, cut},
     worker::{clerk, runner::Ended, tenancy::Tenancy},
 };
+
+/// Failed tries of a job under this owner.
+pub(super) struct Failures {
+    count: u32,
+    /// When the first one failed.
+    since: BootTime,
+}
 
 /// A job that runs.
 pub(super) struct Run {
@@ -106,7 +114,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         let mut to_record: HashMap<Partition, Vec<Ticket>> = HashMap::new();
         while let Some(Start { ticket, job, .. }) = self.lanes.start() {
             let deaths = self.tenancies.get(&ticket.partition).and_then(|t| t.deaths(ticket.offset));
-            let failures = self.failures.get(&ticket).copied().unwrap_or(0);
+            let failures = self.failures.get(&ticket).map_or(0, |failures| failures.count);
             let attempt = Attempt(1 + failures + deaths.unwrap_or(0));
             self.running.insert(ticket, Run::begin(job, attempt, now));
             match deaths {
@@ -250,16 +258,18 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     }
 
     /// A try failed: again later, or the key is parked.
-    pub(super) fn failed(&mut self, ticket: Ticket, reason: &str, asked: Option<std::time::Duration>) {
+    pub(super) fn failed(&mut self, ticket: Ticket, reason: &str, asked: Option<Duration>) {
         let Some(run) = self.running.get(&ticket) else { return };
-        match self.settings.retry.decide(run.attempt, asked, fastrand::f64()) {
-            Decision::Stop => self.stop_key(ticket, StopRule::OutOfAttempts, reason),
+        let now = self.clock.now();
+        let failing = self.failures.get(&ticket).map_or(Duration::ZERO, |failures| now.since(failures.since));
+        match self.settings.retry.decide(run.attempt, failing, asked, fastrand::f64()) {
+            Decision::Stop(rule) => self.stop_key(ticket, rule, reason),
             Decision::Again(after) => {
                 let (job, key, attempt) = (run.job.id.clone(), run.job.key.clone(), run.attempt);
                 self.running.remove(&ticket);
-                *self.failures.entry(ticket).or_default() += 1;
+                self.failures.entry(ticket).or_insert(Failures { count: 0, since: now }).count += 1;
                 self.lanes.wait(ticket, &key);
-                self.set_timer(self.clock.now().plus(after), Timer::Retry(ticket));
+                self.set_timer(now.plus(after), Timer::Retry(ticket));
                 self.keys_waiting.insert(ticket, key.clone());
                 self.summary.retried += 1;
                 (self.notices)(Notice::WillRetry { job, key, attempt, after, reason: cut(reason).into() });

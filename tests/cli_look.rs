@@ -1,4 +1,4 @@
-//! `keylane why` as a real process: each reason for which a key does not move, and where a job stands.
+//! `keylane why` and `peek` as a real process: each reason for which a key does not move, where a job stands, and what waits.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
@@ -73,5 +73,34 @@ fn each_reason_for_which_a_key_does_not_move_is_said() {
     place.write("go", "");
     place.run(&["parked", "replay", BINARY, "--why", "opened", "--execute"]).expect(0);
     wait_until("all is done", || why(&place, BINARY)["state"] == "done" && why(&place, "slow")["state"] == "done");
+    worker.end();
+}
+
+#[test]
+fn what_waits_is_shown_as_it_is_and_nothing_is_taken() {
+    let place = Place::new();
+    place.run(&["queue", "create", "jobs", "--partitions", "2"]).expect(0);
+    assert_eq!(place.run(&["peek"]).expect(0).stdout, "nothing waits\n");
+    enqueue(&place, &["a", BINARY, "slow", BINARY, "slow", "a"]);
+    let seen = |args: &[&str]| -> Vec<Value> {
+        let shown = place.run(&[&["peek", "-o", "json"], args].concat()).expect(0).stdout;
+        shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let before = seen(&[]);
+    assert_eq!(before.len(), 6);
+    assert_eq!(seen(&[]), before, "nothing was taken");
+    assert_eq!(before.iter().filter(|job| job["payload"] == "1" && job["job"].is_string()).count(), 6);
+    assert_eq!(seen(&[BINARY]).iter().map(|job| job["key"].clone()).collect::<Vec<_>>(), [BINARY, BINARY]);
+    assert_eq!((seen(&["a", "--limit", "1"]), seen(&["--limit", "0"]).len()), (vec![seen(&["a"])[0].clone()], 0));
+    let by_partition = ["0", "1"].map(|partition| seen(&["--partition", partition]).len());
+    assert_eq!(by_partition.iter().sum::<usize>(), 6);
+    place.run(&["peek", "--partition", "2"]).expect(5).says(&["no partition 2", "it has 2"]);
+    assert!(place.run(&["peek"]).expect(0).stdout.contains(BINARY));
+
+    // Done and parked jobs are not among them, also those behind one that runs.
+    let worker = Worker::start(&place, "worker-1", &[], ANSWER);
+    wait_until("only the slow ones wait", || seen(&[]).iter().all(|job| job["key"] == "slow") && seen(&[]).len() == 2);
+    place.write("go", "");
+    wait_until("nothing waits", || seen(&[]).is_empty());
     worker.end();
 }
