@@ -14,6 +14,7 @@ mod peek;
 mod queue;
 mod results;
 mod retry;
+mod sidecar;
 mod status;
 mod units;
 mod url;
@@ -46,6 +47,7 @@ pub(crate) use peek::PeekArgs;
 pub(crate) use queue::{CreateArgs, DescribeArgs, QueueArgs, QueueCommand};
 pub(crate) use results::ResultsArgs;
 pub(crate) use retry::RetryArgs;
+pub(crate) use sidecar::SidecarArgs;
 pub(crate) use status::StatusArgs;
 pub(crate) use units::{bytes_text, duration_text};
 pub(crate) use url::{BrokerUrl, StoreUrl};
@@ -68,6 +70,7 @@ Queues and jobs:
 Looking and steering:
   status       Who holds what, what stands still, what waits
   why          Why is this key not moving?
+  sidecar      Serve what one worker holds, by a process that cannot connect anywhere
   board        The page: who holds what and held it, from all sidecars
   timeline     What happened, in sentences, from a board
   narrate      A snapshot in plain words, and what in it contradicts what
@@ -127,6 +130,8 @@ pub(crate) enum Command {
     Why(WhyArgs),
     /// Show the jobs that are not done, as they are on the log; it takes none
     Peek(PeekArgs),
+    /// Serve what one worker holds, by a process that cannot connect anywhere
+    Sidecar(SidecarArgs),
     /// Show who holds what, from all sidecars: a page, JSON, text, events; it only reads
     Board(BoardArgs),
     /// Tell what happened, in sentences, as a board saw it

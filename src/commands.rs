@@ -14,6 +14,7 @@ pub(crate) mod peek;
 pub(crate) mod queue;
 pub(crate) mod results;
 pub(crate) mod retry;
+pub(crate) mod sidecar;
 pub(crate) mod status;
 pub(crate) mod timeline;
 pub(crate) mod why;

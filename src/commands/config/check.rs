@@ -45,7 +45,11 @@ fn check(cli: &Cli) -> Result<(), Failure> {
         | Command::Fence(_)
         | Command::Demo(_)
         | Command::DemoWorker(_) => broker(global).and_then(|()| store(global)),
-        Command::Timeline(_) | Command::Narrate(_) | Command::Config(_) | Command::Completions(_) => Ok(()),
+        Command::Sidecar(_)
+        | Command::Timeline(_)
+        | Command::Narrate(_)
+        | Command::Config(_)
+        | Command::Completions(_) => Ok(()),
     }
 }
 
