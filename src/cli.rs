@@ -36,7 +36,9 @@ use crate::{
     telemetry::LogFormat,
 };
 
-pub(crate) use bench::{BenchArgs, BenchCommand, Figure, KafkaArgs, KafkaFigure, LocalArgs};
+pub(crate) use bench::{
+    BenchArgs, BenchCommand, Figure, KafkaArgs, KafkaFigure, LocalArgs, PostgresArgs, PostgresFigure,
+};
 pub(crate) use board::{BoardArgs, BoardUrl, NarrateArgs, TimelineArgs};
 pub(crate) use config::{CheckArgs, ConfigArgs, ConfigCommand};
 pub(crate) use demo::{DemoArgs, DemoWorkerArgs};

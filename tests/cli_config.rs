@@ -106,6 +106,8 @@ fn a_check_refuses_what_the_command_refuses_and_by_the_same_code() {
         (&["work", "--builtin", "discard", "--kafka-property", "sasl.password=file:none"], 3, "sasl.password"),
         (&["status", "--kafka-property", "acks=1"], 3, "acks"),
         (&["enqueue", "--one", "k", "--kafka-property", "acks=1"], 3, "acks"),
+        (&["work", "--builtin", "discard", "--store-connections", "2"], 2, "Postgres"),
+        (&["bench", "postgres"], 2, "needs a database"),
         (&["board", "--sidecar", "nowhere"], 2, "--sidecar"),
         (&["board", "--sidecar", "a:1", "--lost-after", "5s"], 2, "--stale-after"),
     ] {
@@ -127,6 +129,8 @@ fn a_check_takes_what_the_command_takes_and_what_it_does_not_use() {
         &["work", "--builtin", "discard", "--kafka-property", "sasl.password=file:password"],
         &["work", "--builtin", "discard", "--store", "postgres://app@db/shop"],
         &["board", "--sidecar", "workers.prod.svc:9465", "--listen", "0.0.0.0:9470", "--kafka-property", "acks=1"],
+        &["work", "--builtin", "discard", "--store", "postgres://app@db/shop", "--store-connections", "2"],
+        &["bench", "postgres", "--store", "postgres://app@db/shop", "--figure", "claims", "--kafka-property", "acks=1"],
         &["queue", "create", "jobs", "--if-missing", "--store", "postgres://db"],
         &["timeline", "--store", "postgres://db"],
         &["completions", "bash", "--kafka-property", "acks=1"],

@@ -102,6 +102,58 @@ fn without_the_fence_the_demo_breaks_on_postgres() {
 }
 
 #[test]
+fn the_bench_measures_on_postgres_and_leaves_nothing_behind() {
+    let (place, store) = place_and_store(shared());
+    let folder = place.path().to_str().unwrap();
+    let tiny = ["--jobs", "200", "--rounds", "2", "--folder", folder, "-o", "json"];
+    let ended = place.run(&[&["bench", "postgres", "--store", &store][..], &tiny].concat()).expect(0);
+    let rows: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |figure: &str| rows.iter().filter(|row| row["figure"] == figure).count();
+    assert_eq!(["effects", "claims", "worker", "peers", "kafka"].map(of), [8, 1, 6, 4, 1]);
+    for row in &rows {
+        // Programs and brokers that were not named.
+        let elsewhere = row["figure"] == "peers" || row["figure"] == "kafka";
+        assert_eq!(row["not_measured"].is_string(), elsewhere, "{row}");
+        assert_eq!(row["ours"]["median"].as_f64().is_some_and(|number| number > 0.0), !elsewhere, "{row}");
+    }
+    let database = store.rsplit('/').next().unwrap();
+    let left = "SELECT (SELECT count(*) FROM keylane.scope) + (SELECT count(*) FROM keylane.marker)
+                     + (SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'keylane_bench%')";
+    assert_eq!(shared().sql(database, left).unwrap(), "0");
+    place.run(&["bench", "postgres"]).expect(2).says(&["needs a database", "--store postgres://"]);
+}
+
+#[test]
+fn the_bench_runs_the_peers_that_it_is_given_in_its_own_schema() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (place, store) = place_and_store(shared());
+    let peers = place.path().join("peers");
+    std::fs::create_dir(&peers).unwrap();
+    for peer in ["pg_skip_locked", "pg_lease"] {
+        let script = "#!/bin/sh\necho \"$@\" >> \"$(dirname \"$0\")/asked\"\necho '{\"jobs_per_s\": 5}'\n";
+        std::fs::write(peers.join(peer), script).unwrap();
+        std::fs::set_permissions(peers.join(peer), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let args = ["bench", "postgres", "--store", &store, "--figure", "peers", "--jobs", "100", "--rounds", "1"];
+    let ended = place.run(&[&args[..], &["--peers", peers.to_str().unwrap()]].concat()).expect(0);
+    assert_eq!(ended.stdout.matches("not measured: no --redis").count(), 2, "{}", ended.stdout);
+    assert_eq!(ended.stdout.matches("5.00 jobs/s, ").count(), 2, "{}", ended.stdout);
+    let asked = std::fs::read_to_string(peers.join("asked")).unwrap();
+    assert!(
+        asked.lines().all(|line| line.contains("search_path%3Dkeylane_bench_") && line.contains("jobs=100")),
+        "{asked}"
+    );
+}
+
+#[test]
+fn several_connections_need_a_store_that_has_several_writers() {
+    let place = Place::with_queue();
+    let args = ["work", "--builtin", "discard", "--until-empty", "--store-connections"];
+    place.run(&[&args[..], &["2"]].concat()).expect(2).says(&["needs a Postgres store"]);
+    place.run(&[&args[..], &["1"]].concat()).expect(0);
+}
+
+#[test]
 fn a_password_in_the_store_s_url_is_refused_and_not_repeated() {
     let place = Place::with_queue();
     let url = "postgres://ann:s3cret@127.0.0.1/shop";

@@ -294,11 +294,13 @@ pub struct Guards {
     pub let_go: bool,
     /// Before it claims, the worker looks whether the queue is still the one that the store has pinned.
     pub identity: bool,
+    /// All writes of a partition go over one connection.
+    pub one_way: bool,
 }
 
 impl Default for Guards {
     fn default() -> Self {
-        Self { row: true, deadline: true, let_go: true, identity: true }
+        Self { row: true, deadline: true, let_go: true, identity: true, one_way: true }
     }
 }
 

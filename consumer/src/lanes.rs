@@ -68,6 +68,8 @@ pub struct Lanes<J> {
     partitions: NumberMap<Partition, PartitionLanes<J>>,
     /// Lanes whose head can start, oldest first; an entry may be outdated.
     ready: VecDeque<(Partition, Tenure, JobKey)>,
+    /// Would be ready, and were held back.
+    held_back: Vec<(Partition, Tenure, JobKey)>,
     /// Parked lanes that hold something that can move to their lines; an entry may be outdated.
     movable: VecDeque<(Partition, Tenure, JobKey)>,
     running: NumberSet<Ticket>,
@@ -198,6 +200,7 @@ impl<J: Clone> Lanes<J> {
             limits,
             partitions: NumberMap::default(),
             ready: VecDeque::new(),
+            held_back: Vec::new(),
             movable: VecDeque::new(),
             running: NumberSet::default(),
             actions: Vec::new(),
@@ -216,6 +219,7 @@ impl<J: Clone> Lanes<J> {
         // What was asked for it must not reach its next tenure: a pause would hold that for ever.
         self.actions.retain(|action| action.partition() != partition);
         self.ready.retain(|(of, ..)| *of != partition);
+        self.held_back.retain(|(of, ..)| *of != partition);
         self.movable.retain(|(of, ..)| *of != partition);
         self.partitions.remove(&partition).map_or(0, |p| p.known_jobs)
     }
@@ -306,8 +310,17 @@ impl<J: Clone> Lanes<J> {
 
     /// The next job that may start, if a slot is free. It keeps the slot until [`Lanes::ended`].
     pub fn start(&mut self) -> Option<Start<J>> {
+        self.start_unless(|_| false)
+    }
+
+    /// The same, of a partition that is not held back. What is held back is not looked at again before [`Lanes::go_on`].
+    pub fn start_unless(&mut self, held_back: impl Fn(Partition) -> bool) -> Option<Start<J>> {
         while self.running.len() < self.limits.running {
             let (partition, tenure, key) = self.ready.pop_front()?;
+            if held_back(partition) {
+                self.held_back.push((partition, tenure, key));
+                continue;
+            }
             let Some(lanes) = self.partitions.get_mut(&partition).filter(|p| p.tenure == tenure) else { continue };
             if lanes.draining {
                 continue;
@@ -322,6 +335,13 @@ impl<J: Clone> Lanes<J> {
             return Some(Start { ticket, key, job });
         }
         None
+    }
+
+    /// What was held back may start, in front of what came since.
+    pub fn go_on(&mut self) {
+        while let Some(ready) = self.held_back.pop() {
+            self.ready.push_front(ready);
+        }
     }
 
     /// The handler returned: the slot is free. `false` if the job's tenure is over and its word does not count.

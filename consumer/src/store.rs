@@ -52,6 +52,8 @@ pub trait FencedStore: Clone + Send + Sync + 'static {
     type Tx<'t>;
     /// One connection.
     type Session: StoreSession<Self>;
+    /// Over how many connections a worker writes if its settings do not say: 1 for a store that has one writer at a time.
+    const CONNECTIONS: usize = 1;
 
     /// Opens a connection for one queue and group. The first one ever pins the queue's identity and makes a fence row
     /// for each partition; later ones compare.

@@ -3,14 +3,14 @@
 //! ```text
 //! polling ──group events──▶ desk ──starts──▶ runner (handlers)
 //!                            │ ◀──ended──────┘
-//!                            ├──batches──▶ scribe (fenced writes)     ──written──▶ desk
+//!                            ├──batches──▶ scribes (fenced writes)    ──written──▶ desk
 //!                            ├──commits──▶ prover (commits, closes)   ──proved───▶ desk
 //!                            └──orders───▶ clerk (claims, rereads)    ──answers──▶ desk
 //! ```
 //!
 //! 1. The desk owns all state and decides with the pure machines; it never waits for broker, store or handler.
-//! 2. The polling thread polls and runs nothing else. Commits run on the prover's thread, writes on the scribe's.
-//! 3. Each of scribe and prover has at most one order in hand; what comes meanwhile waits at the desk and goes as one:
+//! 2. The polling thread polls and runs nothing else. Commits run on the prover's thread, writes on the scribes'.
+//! 3. Each scribe, and the prover, has at most one order in hand; what comes meanwhile waits at the desk and goes as one:
 //!    that is the group commit.
 //! 4. Handlers run on a runtime of their own; one that burns all its threads delays no poll, proof, or write.
 
@@ -148,10 +148,12 @@ impl<S: FencedStore, H: Handler<S>> Worker<S, H> {
         let Self { settings, parts, requests, sink } = self;
         let lease = Lease::with_guards(parts.clock.clone(), settings.poll_limit, settings.guards);
         let open = || parts.store.open(&parts.queue, &parts.group_name);
-        let (writing, claiming, closing) = (open()?, open()?, open()?);
+        let scribes = settings.store_connections.unwrap_or(S::CONNECTIONS);
+        let (claiming, closing) = (open()?, open()?);
+        let writing = (0..scribes).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
         let control = parts.group.control();
         let places =
-            places::Places { count: parts.queue.partitions, former: StoreSession::<S>::former_counts(&writing) };
+            places::Places { count: parts.queue.partitions, former: StoreSession::<S>::former_counts(&claiming) };
 
         let speaker = Speaker {
             worker: settings.name.clone(),
@@ -172,7 +174,10 @@ impl<S: FencedStore, H: Handler<S>> Worker<S, H> {
         let mail = desk::Mail {
             polled: polling::begin(parts.group, Arc::clone(&lease))?,
             clerk: thread("clerk", |orders, answers| clerk.serve(&orders, &answers))?,
-            scribe: thread("scribe", |orders, answers| scribe::serve::<S>(writing, &orders, &answers))?,
+            scribes: writing
+                .into_iter()
+                .map(|session| thread("scribe", |orders, answers| scribe::serve::<S>(session, &orders, &answers)))
+                .collect::<Result<_, _>>()?,
             prover: {
                 let (control, clock) = (Arc::clone(&control), parts.clock.clone());
                 thread("prover", move |orders, answers| {
@@ -181,7 +186,7 @@ impl<S: FencedStore, H: Handler<S>> Worker<S, H> {
             },
             requests: requests.1,
         };
-        desk::Desk::new(settings, places, lease, control, runner, sight, Box::new(notices)).run(&mail)
+        desk::Desk::new(settings, scribes, places, lease, control, runner, sight, Box::new(notices)).run(&mail)
     }
 }
 

@@ -20,6 +20,63 @@ pub(crate) enum BenchCommand {
     /// Measure a worker on Kafka against a bare poll loop, and what moves when workers come and go
     #[command(after_help = KAFKA_HELP)]
     Kafka(KafkaArgs),
+    /// Measure fenced effects in a Postgres database against unfenced ones, claims, and other queues there
+    #[command(after_help = POSTGRES_HELP)]
+    Postgres(PostgresArgs),
+}
+
+const POSTGRES_HELP: &str = "\
+Examples:
+  keylane bench postgres --store postgres://me@localhost/scratch
+  keylane bench postgres --store postgres://me@localhost/scratch --figure effects --rounds 5 -o json
+
+It makes a schema of its own and deletes it; the role must be one that may. Each ratio is measured in one run, side by side in
+alternating rounds, with the durability that the server has.";
+
+/// What `bench postgres` can measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PostgresFigure {
+    /// Fenced once-only effects, against the same batches without fence and marker, and against a transaction a job
+    Effects,
+    /// A claim while 32 stale writers are in flight
+    Claims,
+    /// A whole worker, jobs from a file: over one connection to the database, and over more
+    Worker,
+    /// A whole worker, against programs that do the same work in other ways: needs --peers
+    Peers,
+    /// A whole worker, jobs from the brokers that --broker names
+    Kafka,
+}
+
+/// Arguments of `bench postgres`.
+#[derive(Debug, Args)]
+pub(crate) struct PostgresArgs {
+    /// Measure this figure only; give it again for more [default: all]
+    #[arg(long, env = "KEYLANE_BENCH_POSTGRES_FIGURE", hide_env_values = true, value_enum, value_name = "NAME")]
+    #[arg(value_delimiter = ',')]
+    pub(crate) figure: Vec<PostgresFigure>,
+
+    /// Rounds of each side; the median counts
+    #[arg(long, env = "KEYLANE_BENCH_ROUNDS", hide_env_values = true, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) rounds: u32,
+
+    /// The folder of the programs that --figure peers compares with; without it they are not measured
+    #[arg(long, env = "KEYLANE_BENCH_PEERS", hide_env_values = true, value_name = "DIR")]
+    pub(crate) peers: Option<PathBuf>,
+
+    /// Where those of them that need Redis find it; without it they are not measured
+    #[arg(long, env = "KEYLANE_BENCH_REDIS", hide_env_values = true, value_name = "URL")]
+    pub(crate) redis: Option<String>,
+
+    /// Jobs in a round; the slower side has fewer
+    #[arg(long, env = "KEYLANE_BENCH_JOBS", hide_env_values = true, value_name = "N", default_value_t = 50_000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    pub(crate) jobs: u64,
+
+    /// Where to make the queue's file; it is removed at the end [default: the folder for temporary files]
+    #[arg(long, env = "KEYLANE_BENCH_FOLDER", hide_env_values = true, value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
 }
 
 const KAFKA_HELP: &str = "\

@@ -133,6 +133,17 @@ pub(crate) struct WorkArgs {
     #[arg(help_heading = "The worker", value_parser = at_least_one)]
     pub(crate) buffer_jobs: usize,
 
+    /// Connections to a Postgres store that write side by side, each for partitions of its own [default: 4]
+    #[arg(
+        long,
+        env = "KEYLANE_STORE_CONNECTIONS",
+        hide_env_values = true,
+        value_name = "N",
+        help_heading = "The worker"
+    )]
+    #[arg(value_parser = at_least_one)]
+    pub(crate) store_connections: Option<usize>,
+
     /// Bytes held in memory for each partition
     #[arg(long, env = "KEYLANE_BUFFER_BYTES", hide_env_values = true, value_name = "SIZE", default_value = "8MiB")]
     #[arg(help_heading = "The worker", value_parser = bytes)]

@@ -16,6 +16,7 @@ mod memory;
 mod noop;
 mod observed;
 mod place;
+pub(crate) mod postgres;
 mod queue;
 mod row;
 mod writes;
@@ -38,6 +39,7 @@ pub(crate) fn run(args: &BenchArgs, global: &Global, output: &mut Output) -> Res
     match &args.command {
         BenchCommand::Local(args) => local(args, global, output),
         BenchCommand::Kafka(args) => kafka::run(args, global, output),
+        BenchCommand::Postgres(args) => postgres::run(args, global, output),
     }
 }
 

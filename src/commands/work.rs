@@ -38,7 +38,7 @@ use crate::{
 };
 
 pub(crate) fn run(args: &WorkArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
-    let settings = settings::from_flags(args)?;
+    let settings = settings::from_flags(args, &global.store()?)?;
     let reporter = Reporter::new(global, &settings.name);
     let summary = match args.builtin {
         Some(Builtin::Print) => work(
@@ -65,8 +65,8 @@ pub(crate) fn run(args: &WorkArgs, global: &Global, output: &mut Output) -> Resu
 
 /// What of this `run` would refuse before it opens anything.
 pub(crate) fn check(args: &WorkArgs, global: &Global) -> Result<(), Failure> {
-    settings::from_flags(args)?;
     let store = global.store()?;
+    settings::from_flags(args, &store)?;
     if args.builtin.is_none() {
         ChildHandler::new(settings::child(args, &store)?)?;
     }

@@ -105,6 +105,23 @@ fn word_of_a_job_that_was_applied_says_nothing_about_the_next_one_of_its_key() {
 }
 
 #[test]
+fn what_is_held_back_starts_in_its_place_once_it_may() {
+    let other = Partition(1);
+    let mut lanes = opened(LaneLimits { running: 3, ..LaneLimits::default() });
+    lanes.open(other, T1);
+    (0..2).for_each(|offset| offer(&mut lanes, offset, &format!("k{offset}")));
+    lanes.offer(other, T1, Offset(0), key("o"), 7, 10);
+    let held_back = |partition| partition == P0;
+    assert_eq!(lanes.start_unless(held_back).unwrap().job, 7);
+    offer(&mut lanes, 2, "k2");
+    assert_eq!(lanes.start_unless(held_back), None);
+    lanes.go_on();
+    assert_eq!(start_all(&mut lanes).iter().map(|start| start.job).collect::<Vec<_>>(), [0, 1], "three run");
+    lanes.close(P0);
+    assert!(lanes.held_back.is_empty() && lanes.ready.is_empty());
+}
+
+#[test]
 fn nothing_of_a_draining_partition_starts_and_the_others_go_on() {
     let other = Partition(1);
     let mut lanes = opened(LaneLimits { running: 1, ..LaneLimits::default() });

@@ -68,6 +68,7 @@ pub use tokio_postgres::{Row, types};
 pub use wire::Limits;
 
 use check::Settled;
+use effect::Care;
 use fault::cannot;
 use rules::Rules;
 use scope::Scope;
@@ -137,6 +138,8 @@ impl fmt::Debug for PostgresStore {
 impl FencedStore for PostgresStore {
     type Tx<'t> = PostgresTx<'t>;
     type Session = PostgresSession;
+    /// Measured: `docs/decisions/0011-several-connections.md`.
+    const CONNECTIONS: usize = 4;
 
     fn open(&self, queue: &QueueIdentity, group: &GroupName) -> Result<PostgresSession, Error> {
         let mut wire = self.wire();
@@ -149,6 +152,7 @@ impl FencedStore for PostgresStore {
             rules: self.rules.clone(),
             claimants: self.claimants.clone(),
             settled: Settled::default(),
+            care: Care::default(),
             seen: None,
         })
     }
@@ -161,6 +165,7 @@ pub struct PostgresSession {
     rules: Rules,
     claimants: Claimants,
     settled: Settled,
+    care: Care,
     seen: Option<i64>,
 }
 

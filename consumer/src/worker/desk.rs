@@ -5,7 +5,7 @@
 //! - [`holding`]: assignments, claims, revokes: carries out what `ownership` decides
 //! - [`jobs`]: records in, starts, ends, tries
 //! - [`parking`]: keys that are parked, and their lines
-//! - [`writing`]: finished jobs to the scribe, and back
+//! - [`writing`]: finished jobs to the scribes, and back
 //! - [`proving`]: commits, deadlines, closes
 //! - [`showing`]: what others are shown
 //! - [`stalls`]: partitions that have work and do not move
@@ -61,7 +61,7 @@ use crate::{
 pub(crate) struct Mail<S: FencedStore> {
     pub(crate) polled: Receiver<Polled>,
     pub(crate) clerk: Office<clerk::Order, Answer>,
-    pub(crate) scribe: Office<Vec<crate::store::PartitionWrite<S>>, Written<S>>,
+    pub(crate) scribes: Vec<Office<Vec<crate::store::PartitionWrite<S>>, Written<S>>>,
     pub(crate) prover: Office<prover::Order, Proved>,
     pub(crate) requests: Receiver<Request>,
 }
@@ -144,6 +144,7 @@ const SURVEY: Duration = Duration::from_millis(200);
 impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     pub(crate) fn new(
         settings: WorkerSettings,
+        scribes: usize,
         places: Places,
         lease: Arc<Lease>,
         control: Arc<dyn GroupControl>,
@@ -156,6 +157,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         Self {
             ownership: Ownership::new(settings.ownership),
             lanes: Lanes::new(settings.lanes),
+            outbox: Outbox::new(scribes, settings.guards.one_way),
             settings,
             places,
             clock,
@@ -173,7 +175,6 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             keys_waiting: HashMap::new(),
             suspects: VecDeque::new(),
             suspect: None,
-            outbox: Outbox::default(),
             claims: VecDeque::new(),
             for_clerk: VecDeque::new(),
             for_prover: VecDeque::new(),
@@ -257,7 +258,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             Some(self.next_look),
             self.timers.keys().next().map(|&(at, _)| at),
             self.ownership.next_tick(),
-            self.outbox.again,
+            self.outbox.again(),
             self.sight.as_ref().map(Sight::next),
             self.end_by,
         ];
@@ -266,7 +267,9 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         let mut select = Select::new();
         select.recv(&self.runner.ends);
         select.recv(&mail.polled);
-        select.recv(&mail.scribe.answers);
+        for scribe in &mail.scribes {
+            select.recv(&scribe.answers);
+        }
         select.recv(&mail.prover.answers);
         select.recv(&mail.clerk.answers);
         select.recv(&mail.requests);
@@ -289,8 +292,10 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             self.clerk_busy = false;
             self.answered(answer)?;
         }
-        for written in taken(&mail.scribe.answers, "scribe")? {
-            self.written(written)?;
+        for (way, scribe) in mail.scribes.iter().enumerate() {
+            for written in taken(&scribe.answers, "scribe")? {
+                self.written(way, written)?;
+            }
         }
         for (ticket, end) in taken(&self.runner.ends, "handlers")? {
             self.job_ended(ticket, end);

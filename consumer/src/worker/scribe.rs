@@ -1,4 +1,4 @@
-//! The scribe: writes finished jobs under their fences, one transaction after another.
+//! A scribe: writes finished jobs under their fences, one transaction after another.
 
 use crossbeam_channel::{Receiver, Sender};
 

@@ -40,6 +40,9 @@ pub struct WorkerSettings {
     pub handler_threads: usize,
     /// Jobs in one fenced transaction at most. Default 5,000.
     pub batch_jobs: usize,
+    /// Connections to the store that write side by side, 1 to 64; each partition has one of them. Default: the store's
+    /// [`CONNECTIONS`](crate::FencedStore::CONNECTIONS). Two more are for claims and closes.
+    pub store_connections: Option<usize>,
     /// End when every job of the queue is finished.
     pub until_empty: bool,
     /// For twin tests and `demo` only.
@@ -67,6 +70,7 @@ impl WorkerSettings {
             line_room: MAX_PARKED,
             handler_threads: std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
             batch_jobs: 5_000,
+            store_connections: None,
             until_empty: false,
             guards: Guards::default(),
         }
@@ -99,6 +103,9 @@ impl WorkerSettings {
         }
         if self.lanes.known_jobs < self.lanes.held_jobs {
             return wrong("fewer jobs may be known than held".into(), "leave the buffers at their defaults");
+        }
+        if self.store_connections.is_some_and(|count| !(1..=64).contains(&count)) {
+            return wrong("connections to the store must be 1 to 64".into(), "change --store-connections");
         }
         if self.retry.attempts == 0 {
             return wrong("attempts must be at least 1".into(), "use --attempts 1 for a single try");

@@ -26,7 +26,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
         queue.fill(&bench.jobs, count)?;
         let watch = Watch::until(queue.ends()?);
         let group = Observed { group: InMemory::holding(queue.records()?), watch: std::sync::Arc::clone(&watch) };
-        queue::run(&queue, group, Answering { claims: SqliteStore::new(queue.file()) }, noop::nothing)?;
+        queue::run(&queue, group, Answering { claims: SqliteStore::new(queue.file()) }, None, noop::nothing)?;
         queue::worked(&watch, count)
     };
     let rounds = (0..bench.rounds).map(|_| round()).collect::<Result<Vec<_>, Failure>>()?;

@@ -5,8 +5,8 @@
 //! - [`moves`]: worker processes that die, leave, join and freeze: how long what moves and what stays stands still
 
 mod moves;
-mod noop;
-mod topic;
+pub(super) mod noop;
+pub(super) mod topic;
 
 use self::topic::Topic;
 use super::{

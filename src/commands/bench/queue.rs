@@ -52,12 +52,17 @@ pub(super) struct Worked {
 impl Queue {
     /// With this file, which is made.
     pub(super) fn make(file: &Path) -> Result<Self, Failure> {
+        Self::make_for(file, "workers".parse()?)
+    }
+
+    /// The same for workers of this group.
+    pub(super) fn make_for(file: &Path, group: GroupName) -> Result<Self, Failure> {
         let mut log = LocalLog::open(file, Open::Create, Patience::Patient)?;
         let (name, partitions) = ("bench".parse()?, PARTITIONS.parse()?);
         let spec = QueueSpec { retention: Retention { age: None, bytes: None }, ..QueueSpec::new(name, partitions) };
         log.create(&spec)?;
         let enqueuer = Enqueuer::open(log, &spec.name)?;
-        Ok(Self { file: file.to_owned(), enqueuer, group: "workers".parse()?, jobs: 0 })
+        Ok(Self { file: file.to_owned(), enqueuer, group, jobs: 0 })
     }
 
     pub(super) fn file(&self) -> &Path {
@@ -87,9 +92,21 @@ impl Queue {
 
     /// A worker for what is not finished: from its first fetch until all of it is committed.
     pub(super) fn work<H: Handler<SqliteStore>>(&mut self, count: u64, handler: H) -> Result<Worked, Failure> {
+        let store = SqliteStore::new(&self.file);
+        self.work_with(count, store, None, handler)
+    }
+
+    /// The same with another store than the queue's file, over so many connections.
+    pub(super) fn work_with<S: FencedStore>(
+        &mut self,
+        count: u64,
+        store: S,
+        connections: Option<usize>,
+        handler: impl Handler<S>,
+    ) -> Result<Worked, Failure> {
         let watch = Watch::until(self.ends()?);
         let group = Observed { group: self.member()?, watch: Arc::clone(&watch) };
-        run(self, group, SqliteStore::new(&self.file), handler)?;
+        run(self, group, store, connections, handler)?;
         worked(&watch, count)
     }
 
@@ -148,10 +165,12 @@ pub(super) fn run<S: FencedStore, H: Handler<S>>(
     queue: &Queue,
     group: impl Group + 'static,
     store: S,
+    connections: Option<usize>,
     handler: H,
 ) -> Result<(), Failure> {
     let mut settings = WorkerSettings::named("bench");
     settings.until_empty = true;
+    settings.store_connections = connections;
     let parts = Parts {
         queue: queue.identity().clone(),
         group_name: queue.group.clone(),

@@ -11,7 +11,7 @@ pub(super) struct Row {
     figure: &'static str,
     what: String,
     unit: &'static str,
-    ours: Spread,
+    ours: Option<Spread>,
     /// What the other side is.
     against: Option<&'static str>,
     theirs: Option<Spread>,
@@ -19,6 +19,9 @@ pub(super) struct Row {
     ratio: Option<Spread>,
     aim: Option<Aim>,
     met: Option<bool>,
+    /// Why there is no number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_measured: Option<&'static str>,
 }
 
 /// What is aimed at.
@@ -34,8 +37,22 @@ pub(super) enum Aim {
 impl Row {
     /// A number that is compared with nothing.
     pub(super) fn alone(figure: &'static str, what: impl Into<String>, unit: &'static str, ours: Spread) -> Self {
-        let what = what.into();
-        Self { figure, what, unit, ours, against: None, theirs: None, ratio: None, aim: None, met: None }
+        let (what, ours) = (what.into(), Some(ours));
+        let (theirs, ratio, aim) = (None, None, None);
+        Self { figure, what, unit, ours, against: None, theirs, ratio, aim, met: None, not_measured: None }
+    }
+
+    /// Two sides that were not run, and why.
+    pub(super) fn unmeasured(
+        figure: &'static str,
+        what: &'static str,
+        unit: &'static str,
+        against: &'static str,
+        why: &'static str,
+    ) -> Self {
+        let nothing = Spread { median: 0.0, min: 0.0, max: 0.0 };
+        let row = Self::alone(figure, what, unit, nothing);
+        Self { ours: None, against: Some(against), not_measured: Some(why), ..row }
     }
 
     /// Two sides of the same rounds.
@@ -56,7 +73,7 @@ impl Row {
     pub(super) fn aiming(mut self, aim: Aim) -> Self {
         self.met = match aim {
             Aim::RatioAtLeast(least) => self.ratio.map(|ratio| ratio.median >= least),
-            Aim::OursBelow(limit) => Some(self.ours.median < limit),
+            Aim::OursBelow(limit) => self.ours.map(|ours| ours.median < limit),
         };
         self.aim = Some(aim);
         self
@@ -67,7 +84,8 @@ impl Row {
         let unit = self.unit;
         let theirs = match (self.against, self.theirs) {
             (Some(against), Some(theirs)) => format!("{} {unit}, {against}", spread(theirs)),
-            _ => "-".to_owned(),
+            (Some(against), None) => against.to_owned(),
+            (None, _) => "-".to_owned(),
         };
         let aim = match self.aim {
             None => "-".to_owned(),
@@ -80,7 +98,10 @@ impl Row {
             Some(false) => "missed",
         };
         let ratio = self.ratio.map_or_else(|| "-".to_owned(), spread);
-        let ours = format!("{} {unit}", spread(self.ours));
+        let ours = match (self.ours, self.not_measured) {
+            (Some(ours), _) => format!("{} {unit}", spread(ours)),
+            (None, why) => format!("not measured: {}", why.unwrap_or("-")),
+        };
         table.row(&[&self.figure, &self.what, &ours, &theirs, &ratio, &aim, &met]);
     }
 }

@@ -8,8 +8,8 @@
 use clap::Parser;
 
 use crate::{
-    cli::{BenchCommand, BrokerUrl, CheckArgs, Cli, Command, Global, StoreUrl},
-    commands::{board, work},
+    cli::{BenchCommand, BrokerUrl, CheckArgs, Cli, Command, Global, PostgresFigure, StoreUrl},
+    commands::{bench, board, work},
     exit::{Code, Failure},
     output::Output,
 };
@@ -32,9 +32,14 @@ fn check(cli: &Cli) -> Result<(), Failure> {
         Command::Work(args) => work::check(args, global).and_then(|()| broker(global)),
         Command::Board(args) => board::check(args),
         Command::Enqueue(_) | Command::Queue(_) => broker(global),
-        Command::Bench(args) => match args.command {
+        Command::Bench(args) => match &args.command {
             BenchCommand::Local(_) => Ok(()),
             BenchCommand::Kafka(_) => broker(global),
+            BenchCommand::Postgres(args) => {
+                bench::postgres::address(global)?;
+                let kafka = bench::postgres::figures(args).contains(&PostgresFigure::Kafka);
+                if kafka { broker(global) } else { Ok(()) }
+            }
         },
         Command::Status(_)
         | Command::Why(_)

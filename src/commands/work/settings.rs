@@ -9,7 +9,14 @@ use crate::{
     exit::{Code, Failure},
 };
 
-pub(super) fn from_flags(args: &WorkArgs) -> Result<WorkerSettings, Failure> {
+pub(super) fn from_flags(args: &WorkArgs, store: &StoreUrl) -> Result<WorkerSettings, Failure> {
+    if args.store_connections.is_some_and(|count| count > 1) && !matches!(store, StoreUrl::Postgres(_)) {
+        return Err(Failure::new(
+            Code::Usage,
+            "'--store-connections' above 1 needs a Postgres store: SQLite has one writer",
+        )
+        .remedy("leave it out, or name a database: --store postgres://USER@HOST/DATABASE"));
+    }
     let name = args.name.clone().unwrap_or_else(default_name);
     let mut settings = WorkerSettings::named(&name);
     settings.lanes.running = args.concurrency;
@@ -29,6 +36,7 @@ pub(super) fn from_flags(args: &WorkArgs) -> Result<WorkerSettings, Failure> {
     settings.ownership.margin = settings.ownership.margin.min(args.session_timeout / 6);
     settings.poll_limit = settings.poll_limit.min(args.session_timeout / 2);
     settings.until_empty = args.until_empty;
+    settings.store_connections = args.store_connections;
     settings.check()?;
     Ok(settings)
 }

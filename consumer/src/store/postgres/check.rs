@@ -64,8 +64,9 @@ pub(super) fn stale(
     lock: Lock,
     intents: bool,
 ) -> Result<Vec<usize>, SqlError> {
-    let column = |of: fn(&FenceToken) -> u64| claims.iter().map(|(_, _, token)| int(of(token))).collect::<Vec<i64>>();
-    let parts: Vec<i32> = claims.iter().map(|(_, partition, _)| count(partition.0)).collect();
+    if lock == Lock::Shared && intents {
+        return holding(tx, scope, claims, "SELECT keylane.holds($1, $2, $3, $4, $5)");
+    }
     let intent = "AND NOT EXISTS (SELECT 1 FROM keylane.fence_intent AS i
                                   WHERE i.scope = f.scope AND i.part = f.part AND (i.epoch, i.gen) > (f.epoch, f.gen))";
     let sql = format!(
@@ -80,6 +81,17 @@ pub(super) fn stale(
             Lock::None => "",
         }
     );
+    holding(tx, scope, claims, &sql)
+}
+
+fn holding(
+    tx: &mut Transaction<'_>,
+    scope: &Scope,
+    claims: &[(usize, Partition, FenceToken)],
+    sql: &str,
+) -> Result<Vec<usize>, SqlError> {
+    let column = |of: fn(&FenceToken) -> u64| claims.iter().map(|(_, _, token)| int(of(token))).collect::<Vec<i64>>();
+    let parts: Vec<i32> = claims.iter().map(|(_, partition, _)| count(partition.0)).collect();
     let params: [Param<'_>; 5] = [
         (&scope.id, Type::INT8),
         (&parts, Type::INT4_ARRAY),
@@ -87,7 +99,7 @@ pub(super) fn stale(
         (&column(|token| token.generation.get()), Type::INT8_ARRAY),
         (&column(|token| token.claim), Type::INT8_ARRAY),
     ];
-    let rows = tx.query(&sql, &params)?;
+    let rows = tx.query(sql, &params)?;
     let holds: HashSet<i64> = rows.iter().map(|row| row.get(0)).collect();
     let stands = |place: usize| i64::try_from(place + 1).is_ok_and(|at| holds.contains(&at));
     Ok(claims.iter().enumerate().filter(|(place, _)| !stands(*place)).map(|(_, (at, ..))| *at).collect())

@@ -1,8 +1,10 @@
 //! The transaction as an effect sees it, and the savepoint that it runs in.
 //!
-//! 1. A savepoint costs no round trip: it goes ahead of the effect's first statement, together with the release of the one
+//! 1. At first effects share the transaction without savepoints, which cost as much as a small effect. If one fails after
+//!    it said something, the transaction is rolled back and done again with them, and so are the next ones ([`Care`]).
+//! 2. A savepoint costs no round trip: it goes ahead of the effect's first statement, together with the release of the one
 //!    before.
-//! 2. An effect fails alone, unless what failed is the database: then the whole write is tried again.
+//! 3. An effect fails alone, unless what failed is the database: then the whole write is tried again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -32,11 +34,13 @@ pub struct PostgresTx<'t> {
     wire: &'t mut Wire,
     /// The first statement that failed.
     failed: Option<(Kind, String)>,
+    /// Whether the database was sent anything.
+    spoke: bool,
 }
 
 impl<'t> PostgresTx<'t> {
     pub(super) fn in_transaction(tx: &'t mut Transaction<'_>) -> Self {
-        Self { wire: tx.wire(), failed: None }
+        Self { wire: tx.wire(), failed: None, spoke: false }
     }
 }
 
@@ -97,6 +101,7 @@ impl PostgresTx<'_> {
         if let Some(rule) = words::denied(sql) {
             return Err(SqlError::Denied(rule));
         }
+        self.spoke = true;
         let answer = self.wire.ask(ask);
         if let (Err(fault), None) = (&answer, &self.failed) {
             self.failed = Some((fault.kind(), fault.to_string()));
@@ -109,10 +114,35 @@ const SAVEPOINT: &str = "SAVEPOINT keylane_effect";
 const RELEASE: &str = "RELEASE SAVEPOINT keylane_effect";
 const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT keylane_effect";
 
-/// The one savepoint of a transaction, used by effect after effect.
+/// Whether effects run behind savepoints: for a while after one failed.
 #[derive(Default)]
+pub(super) struct Care {
+    transactions: u32,
+}
+
+/// Where effects fail again and again, one transaction in so many is done twice.
+const CAREFUL_FOR: u32 = 64;
+
+impl Care {
+    pub(super) fn is_due(&self) -> bool {
+        self.transactions > 0
+    }
+
+    /// An effect failed where no savepoint was.
+    pub(super) fn take(&mut self) {
+        self.transactions = CAREFUL_FOR;
+    }
+
+    /// A transaction has committed.
+    pub(super) fn relax(&mut self) {
+        self.transactions = self.transactions.saturating_sub(1);
+    }
+}
+
+/// The one savepoint of a transaction, used by effect after effect; or none.
 pub(super) struct Savepoint {
     state: State,
+    used: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -126,14 +156,19 @@ enum State {
 }
 
 impl Savepoint {
-    /// Runs an effect behind a fresh savepoint.
+    pub(super) fn new(used: bool) -> Self {
+        Self { state: State::None, used }
+    }
+
+    /// Runs an effect behind a fresh savepoint, or behind none. `None`: it failed, and took the transaction with it.
     pub(super) fn run(
         &mut self,
         tx: &mut Transaction<'_>,
         effect: &mut Effect<PostgresStore>,
-    ) -> Result<Written, Error> {
+    ) -> Result<Option<Written>, Error> {
         let wire = tx.wire();
         match self.state {
+            _ if !self.used => {}
             State::None => wire.ahead(SAVEPOINT),
             State::Used => {
                 wire.ahead(RELEASE);
@@ -141,21 +176,23 @@ impl Savepoint {
             }
             State::Fresh => {}
         }
-        self.state = State::Fresh;
-        let mut shared = PostgresTx { wire, failed: None };
+        if self.used {
+            self.state = State::Fresh;
+        }
+        let mut shared = PostgresTx { wire, failed: None, spoke: false };
         let outcome =
             catch_unwind(AssertUnwindSafe(|| (effect.0)(&mut shared))).unwrap_or_else(|panic| Err(panicked(&*panic)));
-        let failed = shared.failed;
+        let PostgresTx { failed, spoke, .. } = shared;
         if let Some((Kind::Passes, why)) = &failed {
             return Err(Error::Unavailable(Detail::new(DOING).because(why.clone())));
         }
         let failure: EffectError = match (outcome, failed) {
             (Ok(()), None) => {
                 // One that said nothing leaves the savepoint as it is, perhaps still to be sent.
-                if !tx.wire().has_ahead() {
+                if self.used && !tx.wire().has_ahead() {
                     self.state = State::Used;
                 }
-                return Ok(Written::Applied);
+                return Ok(Some(Written::Applied));
             }
             (Ok(()), Some((_, why))) => format!("a statement of the effect failed, and it went on: {why}").into(),
             (Err(cause), _) => cause,
@@ -163,10 +200,13 @@ impl Savepoint {
         if let Some(fault) = of_the_store(&*failure) {
             return Err(Error::Unavailable(Detail::new(DOING).because(fault.to_string())));
         }
-        if !tx.wire().has_ahead() {
+        if spoke && !self.used {
+            return Ok(None);
+        }
+        if self.used && !tx.wire().has_ahead() {
             tx.wire().ahead(ROLL_BACK);
         }
-        Ok(Written::EffectFailed(failure))
+        Ok(Some(Written::EffectFailed(failure)))
     }
 
     /// What follows is no effect's any more; the release goes ahead of it.

@@ -83,22 +83,7 @@ impl Reach {
     pub(super) fn read(&self, tx: &mut Transaction<'_>, scope: &Scope) -> Result<Found, SqlError> {
         const MARKER: i32 = 0;
         const ADMITTED: i32 = 1;
-        let sql = "SELECT 0, w.part, m.first, m.last
-                   FROM unnest($2::int[], $3::bigint[], $4::bigint[], $5::bigint[]) AS w (part, mark, low, high)
-                   CROSS JOIN LATERAL (
-                       SELECT first, last FROM keylane.marker WHERE scope = $1 AND part = w.part AND first <= w.mark
-                       UNION
-                       SELECT first, last FROM keylane.marker WHERE scope = $1 AND part = w.part AND first <= w.high
-                          AND first >= coalesce(
-                              (SELECT max(first) FROM keylane.marker WHERE scope = $1 AND part = w.part AND first < w.low),
-                              w.low)
-                   ) AS m
-                   UNION ALL
-                   SELECT 1, w.part, a.\"offset\", a.\"offset\"
-                   FROM unnest($2::int[], $3::bigint[], $5::bigint[]) AS w (part, mark, high)
-                   JOIN keylane.admitted AS a ON a.scope = $1 AND a.part = w.part AND a.\"offset\" < greatest(w.mark, w.high)
-                   UNION ALL
-                   SELECT 2, 0, 0, 0 WHERE EXISTS (SELECT 1 FROM keylane.suspect WHERE scope = $1 AND part = ANY ($2))";
+        let sql = "SELECT kind, part, first, last FROM keylane.reach($1, $2, $3, $4, $5)";
         let params: [Param<'_>; 5] = [
             (&scope.id, Type::INT8),
             (&self.parts, Type::INT4_ARRAY),
@@ -172,18 +157,7 @@ impl Change {
     /// Writes it, if every row is still as it was read. It is, unless another write of the same owner was still under way.
     pub(super) fn write(&self, tx: &mut Transaction<'_>, scope: &Scope) -> Result<(), Error> {
         const DOING: &str = "cannot write to the store";
-        let sql = "WITH gone AS (
-                       DELETE FROM keylane.marker AS m USING unnest($2::int[], $3::bigint[], $4::bigint[]) AS g (part, first, last)
-                       WHERE m.scope = $1 AND m.part = g.part AND m.first = g.first AND m.last = g.last RETURNING 1
-                   ), longer AS (
-                       UPDATE keylane.marker AS m SET last = l.last
-                       FROM unnest($5::int[], $6::bigint[], $7::bigint[], $8::bigint[]) AS l (part, first, last, was)
-                       WHERE m.scope = $1 AND m.part = l.part AND m.first = l.first AND m.last = l.was RETURNING 1
-                   ), new AS (
-                       INSERT INTO keylane.marker (scope, part, first, last)
-                       SELECT $1, n.part, n.first, n.last FROM unnest($9::int[], $10::bigint[], $11::bigint[]) AS n (part, first, last)
-                       RETURNING 1
-                   ) SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM longer) + (SELECT count(*) FROM new)";
+        let sql = "SELECT keylane.mark($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
         let params: [Param<'_>; 11] = [
             (&scope.id, Type::INT8),
             (&self.gone.parts, Type::INT4_ARRAY),

@@ -20,6 +20,7 @@ use crate::{
 };
 
 mod admit;
+mod away;
 mod cut;
 mod failing;
 mod frozen;
@@ -28,9 +29,11 @@ mod opening;
 mod reset;
 mod restarts;
 mod roles;
+mod scene;
 mod secured;
 mod storm;
 mod twins;
+mod ways;
 
 /// Rules that a twin test takes away, and a place to stop a writer at.
 #[derive(Clone, Default)]
@@ -97,11 +100,15 @@ impl<W> Database<W> {
         self.server.sql(&self.name, text).unwrap()
     }
 
-    /// Waits until a session of this database waits for a lock.
-    pub(super) fn until_one_waits(&self) {
+    /// Whether a session of this database waits for a lock.
+    pub(super) fn one_waits(&self) -> bool {
         let waiting =
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        until(|| self.sql(waiting) != "0");
+        self.sql(waiting) != "0"
+    }
+
+    pub(super) fn until_one_waits(&self) {
+        until(|| self.one_waits());
     }
 }
 

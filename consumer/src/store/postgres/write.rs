@@ -19,7 +19,7 @@ use super::{
     admitted::Joined,
     check::{self, Lock},
     count,
-    effect::Savepoint,
+    effect::{Care, Savepoint},
     fault::{Kind, SqlError, cannot},
     int,
     markers::{Change, Found, Reach, clear_suspects},
@@ -99,7 +99,7 @@ fn attempt(
     plan: &mut Plan,
     span: &Range<usize>,
 ) -> Result<Turn, Error> {
-    let PostgresSession { wire, scope, rules, claimants, settled, .. } = session;
+    let PostgresSession { wire, scope, rules, claimants, settled, care, .. } = session;
     let sql = cannot(DOING);
     plan.begin(batch);
     if plan.nothing_left() {
@@ -131,10 +131,10 @@ fn attempt(
         plan.refuse(at, Refusal { partition, worker: claimants.name(scope.id, partition, claim), jobs });
     }
 
-    let mut writer = Writer::new(&mut tx, scope);
-    match writer.write(batch, plan, span)? {
-        Turn::Committed => {}
-        other => return Ok(other),
+    match Writer::new(&mut tx, scope, care).write(batch, plan, span) {
+        Ok(()) => {}
+        Err(Halt::Turn(turn)) => return Ok(turn),
+        Err(Halt::Failed(error)) => return Err(error),
     }
     if plan.look(batch) {
         return Ok(Turn::Again);
@@ -142,6 +142,7 @@ fn attempt(
     let turn = commit(tx, plan, scope)?;
     if matches!(turn, Turn::Committed) {
         settled.note(&claims);
+        care.relax();
     }
     Ok(turn)
 }
@@ -160,10 +161,23 @@ fn commit(mut tx: Transaction<'_>, plan: &mut Plan, scope: &Scope) -> Result<Tur
     }
 }
 
+/// Why an open transaction does not come to its COMMIT.
+enum Halt {
+    Turn(Turn),
+    Failed(Error),
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
 /// What an open transaction writes with.
 struct Writer<'s, 'w> {
     tx: &'s mut Transaction<'w>,
     scope: &'s Scope,
+    care: &'s mut Care,
     savepoint: Savepoint,
     results: NewResults,
     parked: NewParked,
@@ -183,11 +197,12 @@ struct Part {
 }
 
 impl<'s, 'w> Writer<'s, 'w> {
-    fn new(tx: &'s mut Transaction<'w>, scope: &'s Scope) -> Self {
+    fn new(tx: &'s mut Transaction<'w>, scope: &'s Scope, care: &'s mut Care) -> Self {
         Self {
             tx,
             scope,
-            savepoint: Savepoint::default(),
+            savepoint: Savepoint::new(care.is_due()),
+            care,
             results: NewResults::default(),
             parked: NewParked::default(),
             line_found: None,
@@ -196,8 +211,8 @@ impl<'s, 'w> Writer<'s, 'w> {
         }
     }
 
-    /// All of the span that is not left out. `Committed` stands for: as far as this goes.
-    fn write(&mut self, batch: &mut Batch, plan: &mut Plan, span: &Range<usize>) -> Result<Turn, Error> {
+    /// All of the span that is not left out.
+    fn write(&mut self, batch: &mut Batch, plan: &mut Plan, span: &Range<usize>) -> Result<(), Halt> {
         let sql = cannot(DOING);
         let mut reach = Reach::default();
         for (at, part) in batch.iter().enumerate().filter(|(at, _)| !plan.is_fenced(*at)) {
@@ -228,10 +243,10 @@ impl<'s, 'w> Writer<'s, 'w> {
             Ok(taken) => {
                 // A row without its marker: somebody changed our tables. Overwriting it would hide that.
                 taken.into_iter().for_each(|job| plan.strike(job, "there is a result of this job already".into()));
-                return Ok(Turn::Again);
+                return Err(Halt::Turn(Turn::Again));
             }
-            Err(fault) if fault.kind() == Kind::Data => return Ok(Turn::Refused(fault)),
-            Err(fault) => return Err(sql(fault)),
+            Err(fault) if fault.kind() == Kind::Data => return Err(Halt::Turn(Turn::Refused(fault))),
+            Err(fault) => return Err(sql(fault).into()),
         }
         self.joined.delete(self.tx, self.scope).map_err(&sql)?;
         if !self.change.is_empty() {
@@ -240,7 +255,7 @@ impl<'s, 'w> Writer<'s, 'w> {
                 clear_suspects(self.tx, self.scope, &reach.parts).map_err(&sql)?;
             }
         }
-        Ok(Turn::Committed)
+        Ok(())
     }
 
     /// The part of the span that lies in one partition; what is done there after it.
@@ -249,7 +264,7 @@ impl<'s, 'w> Writer<'s, 'w> {
         part: &mut PartitionWrite<PostgresStore>,
         plan: &mut Plan,
         place: &Part,
-    ) -> Result<Ranges, Error> {
+    ) -> Result<Ranges, Halt> {
         let sql = cannot(DOING);
         let partition = part.fence.partition();
         stopped::resume(self.tx, self.scope, partition, &part.resumed).map_err(&sql)?;
@@ -324,15 +339,18 @@ impl<'s, 'w> Writer<'s, 'w> {
         job: &mut JobWrite<PostgresStore>,
         held: &HashSet<JobKey>,
         room: &mut Room,
-    ) -> Result<Written, Error> {
+    ) -> Result<Written, Halt> {
         if matches!(job.write, Write::Park) {
-            return self.park(partition, job, room);
+            return Ok(self.park(partition, job, room)?);
         }
         if held.contains(&job.job.key) {
             return Ok(failed("an earlier job of its key is not done"));
         }
         if let Write::Effect(effect) = &mut job.write {
-            return self.savepoint.run(self.tx, effect);
+            return self.savepoint.run(self.tx, effect)?.ok_or_else(|| {
+                self.care.take();
+                Halt::Turn(Turn::Again)
+            });
         }
         match &job.write {
             Write::Nothing | Write::Effect(_) => Ok(Written::Applied),

@@ -112,11 +112,16 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
 
     /// Starts what may start, as long as ownership is proved and what ended before can be written.
     pub(super) fn start_jobs(&mut self, now: BootTime) {
-        if self.lease.check().is_err() || self.outbox.waits_for_store() {
+        if self.lease.check().is_err() {
             return;
         }
+        if !self.outbox.waits_for_store() {
+            self.lanes.go_on();
+        }
         let mut to_record: HashMap<Partition, Vec<Ticket>> = HashMap::new();
-        while let Some(Start { ticket, job, .. }) = self.lanes.start() {
+        while let Some(Start { ticket, job, .. }) =
+            self.lanes.start_unless(|partition| self.outbox.holds_back(partition))
+        {
             let deaths = self.tenancies.get(&ticket.partition).and_then(|t| t.deaths(ticket.offset));
             let failures = self.failures.get(&ticket).map_or(0, |failures| failures.count);
             let attempt = Attempt(1 + failures + deaths.unwrap_or(0));

@@ -1,7 +1,12 @@
-//! Finished jobs to the scribe, and back.
+//! Finished jobs to the scribes, and back.
+//!
+//! 1. A partition has one scribe for as long as the worker lives, so all writes of a key go over one connection, one after
+//!    another, also those that are tried again: only that connection knows that an earlier COMMIT of it may be under way.
+//! 2. Scribes know nothing of each other: what one waits for, or does not get an answer to, holds up its own partitions.
 
 use std::{
     collections::{BTreeMap, HashMap},
+    mem,
     sync::Arc,
     time::Duration,
 };
@@ -20,15 +25,22 @@ use crate::{
     worker::{desk::jobs::Run, scribe::Written},
 };
 
-/// What waits for the scribe, and what the scribe has in hand.
+/// What waits for the scribes, and what they have in hand.
 pub(super) struct Outbox<S: FencedStore> {
     waiting: BTreeMap<Partition, Waiting<S>>,
     in_hand: HashMap<Partition, Vec<Arc<Job>>>,
-    busy: bool,
+    ways: Vec<Way>,
     /// Partitions whose lines are full, and when it is tried again.
     pub(super) full: HashMap<Partition, BootTime>,
+    /// Without it, a twin's, a write goes where its first job says.
+    one_way: bool,
+}
+
+/// The way to one scribe.
+struct Way {
+    busy: bool,
     /// After the store did not answer: not before this.
-    pub(super) again: Option<BootTime>,
+    again: Option<BootTime>,
     backoff: Duration,
     /// The store did not answer when it was last asked.
     failed: bool,
@@ -37,13 +49,6 @@ pub(super) struct Outbox<S: FencedStore> {
 struct Waiting<S: FencedStore> {
     jobs: Vec<JobWrite<S>>,
     quarantined: Vec<Quarantined>,
-}
-
-impl<S: FencedStore> Default for Outbox<S> {
-    fn default() -> Self {
-        let (waiting, in_hand, full) = (BTreeMap::new(), HashMap::new(), HashMap::new());
-        Self { waiting, in_hand, busy: false, full, again: None, backoff: FIRST_WAIT, failed: false }
-    }
 }
 
 impl<S: FencedStore> Default for Waiting<S> {
@@ -57,6 +62,24 @@ const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 impl<S: FencedStore> Outbox<S> {
+    pub(super) fn new(ways: usize, one_way: bool) -> Self {
+        let ways = (0..ways).map(|_| Way { busy: false, again: None, backoff: FIRST_WAIT, failed: false }).collect();
+        let (waiting, in_hand, full) = (BTreeMap::new(), HashMap::new(), HashMap::new());
+        Self { waiting, in_hand, ways, full, one_way }
+    }
+
+    /// Which scribe writes for the partition.
+    fn way_of(&self, partition: Partition) -> usize {
+        let waiting = || self.waiting.get(&partition).and_then(|w| w.jobs.iter().map(|job| job.offset.0).min());
+        let place = if self.one_way { u64::from(partition.0) } else { waiting().unwrap_or(0) };
+        usize::try_from(place % self.ways.len() as u64).expect("it is below a length")
+    }
+
+    /// The soonest that a write is tried again.
+    pub(super) fn again(&self) -> Option<BootTime> {
+        self.ways.iter().filter_map(|way| way.again).min()
+    }
+
     pub(super) fn put(&mut self, partition: Partition, job: JobWrite<S>) {
         self.waiting.entry(partition).or_default().jobs.push(job);
     }
@@ -91,10 +114,20 @@ impl<S: FencedStore> Outbox<S> {
         self.waiting.is_empty() && self.in_hand.is_empty()
     }
 
-    /// Whether finished jobs wait for a store that did not answer. As long as that holds no job starts: it could not be
-    /// written either, and would run a second time if the worker ended before the store is back.
+    /// Whether finished jobs wait for a store that did not answer, whichever way.
     pub(super) fn waits_for_store(&self) -> bool {
-        self.failed && !self.is_empty()
+        (0..self.ways.len()).any(|way| self.is_held_up(way))
+    }
+
+    /// Whether no job of the partition is to start, because finished ones wait this way: it could not be written either, and
+    /// would run a second time if the worker ended before the store is back.
+    pub(super) fn holds_back(&self, partition: Partition) -> bool {
+        self.is_held_up(self.way_of(partition))
+    }
+
+    fn is_held_up(&self, way: usize) -> bool {
+        let goes = |&partition: &Partition| self.way_of(partition) == way;
+        self.ways[way].failed && self.waiting.keys().chain(self.in_hand.keys()).any(goes)
     }
 
     /// Puts back what could not be written, in front of what came since.
@@ -106,11 +139,11 @@ impl<S: FencedStore> Outbox<S> {
 
     pub(super) fn put_in_front(&mut self, partition: Partition, jobs: Vec<JobWrite<S>>) {
         let waiting = self.waiting.entry(partition).or_default();
-        let later = std::mem::replace(&mut waiting.jobs, jobs);
+        let later = mem::replace(&mut waiting.jobs, jobs);
         waiting.jobs.extend(later);
     }
 
-    /// Whether the scribe has something of this partition.
+    /// Whether a scribe has something of this partition.
     pub(super) fn has_in_hand(&self, partition: Partition) -> bool {
         self.in_hand.contains_key(&partition)
     }
@@ -118,7 +151,7 @@ impl<S: FencedStore> Outbox<S> {
     /// Takes out of what waits.
     pub(super) fn take_out(&mut self, partition: Partition, which: impl Fn(&JobWrite<S>) -> bool) -> Vec<JobWrite<S>> {
         let Some(waiting) = self.waiting.get_mut(&partition) else { return Vec::new() };
-        let (out, stays): (Vec<_>, Vec<_>) = std::mem::take(&mut waiting.jobs).into_iter().partition(|job| which(job));
+        let (out, stays): (Vec<_>, Vec<_>) = mem::take(&mut waiting.jobs).into_iter().partition(|job| which(job));
         waiting.jobs = stays;
         if waiting.jobs.is_empty() && waiting.quarantined.is_empty() {
             self.waiting.remove(&partition);
@@ -128,21 +161,39 @@ impl<S: FencedStore> Outbox<S> {
 }
 
 impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
-    /// Gives the scribe everything that waits, as one transaction.
+    /// Gives each scribe that is free everything that waits for it, as one transaction.
     pub(super) fn send_writes(&mut self, mail: &Mail<S>, now: BootTime) {
-        if self.outbox.busy || self.outbox.waiting.is_empty() || self.outbox.again.is_some_and(|at| now < at) {
+        for way in &mut self.outbox.ways {
+            way.again.take_if(|at| *at <= now);
+        }
+        if self.outbox.waiting.is_empty() || self.lease.check().is_err() {
             return;
         }
-        if self.lease.check().is_err() {
-            return;
+        for (way, scribe) in mail.scribes.iter().enumerate() {
+            let Way { busy, again, .. } = &self.outbox.ways[way];
+            if *busy || again.is_some() {
+                continue;
+            }
+            let batch = self.batch(way, now);
+            if !batch.is_empty() {
+                self.outbox.ways[way].busy = scribe.orders.send(batch).is_ok();
+            }
         }
-        self.outbox.again = None;
+    }
+
+    /// What waits for this scribe, as much as fits.
+    fn batch(&mut self, way: usize, now: BootTime) -> Vec<PartitionWrite<S>> {
+        let outbox = &self.outbox;
+        let mine = |partition: &&Partition| outbox.way_of(**partition) == way && !outbox.has_in_hand(**partition);
+        let mine: Vec<Partition> = outbox.waiting.keys().filter(mine).copied().collect();
         let mut batch = Vec::new();
         let mut room = self.settings.batch_jobs;
         let mut kept: Vec<(Partition, Vec<JobWrite<S>>)> = Vec::new();
-        while room > 0
-            && let Some((partition, mut waiting)) = self.outbox.waiting.pop_first()
-        {
+        for partition in mine {
+            if room == 0 {
+                break;
+            }
+            let Some(mut waiting) = self.outbox.waiting.remove(&partition) else { continue };
             let Some(tenancy) = self.tenancies.get_mut(&partition) else { continue };
             // What needs room in a full line stays, in its order; all else goes.
             if self.outbox.full.get(&partition).is_some_and(|&until| now < until) {
@@ -171,30 +222,36 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         for (partition, jobs) in kept {
             self.outbox.put_in_front(partition, jobs);
         }
-        if !batch.is_empty() {
-            self.outbox.busy = mail.scribe.orders.send(batch).is_ok();
-        }
+        batch
     }
 
-    pub(super) fn written(&mut self, written: Written<S>) -> Result<(), Error> {
-        self.outbox.busy = false;
-        self.outbox.in_hand.clear();
+    pub(super) fn written(&mut self, way: usize, written: Written<S>) -> Result<(), Error> {
         let Written { batch, outcome } = written;
+        for part in &batch {
+            self.outbox.in_hand.remove(&part.fence.partition());
+        }
+        let now = self.clock.now();
+        let scribe = &mut self.outbox.ways[way];
+        scribe.busy = false;
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) if error.is_transient() => {
+                scribe.failed = true;
+                scribe.again = Some(now.plus(scribe.backoff));
+                scribe.backoff = (scribe.backoff * 2).min(LONGEST_WAIT);
                 self.is_away("the store", &error);
-                self.outbox.failed = true;
-                self.outbox.again = Some(self.clock.now().plus(self.outbox.backoff));
-                self.outbox.backoff = (self.outbox.backoff * 2).min(LONGEST_WAIT);
                 batch.into_iter().for_each(|partition| self.put_back_if_held(partition));
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
-        self.is_back("the store");
-        self.outbox.failed = false;
-        self.outbox.backoff = FIRST_WAIT;
+        if mem::take(&mut scribe.failed) {
+            scribe.backoff = FIRST_WAIT;
+            self.lanes.go_on();
+        }
+        if !self.outbox.waits_for_store() {
+            self.is_back("the store");
+        }
         for (batch, partition) in batch.into_iter().zip(outcome) {
             match partition.jobs {
                 Ok(results) => self.partition_written(batch, results),

@@ -40,14 +40,14 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
     bench.progress.say("jobs that do nothing, against a bare poll loop");
     let unfenced = || {
         let store = Answering { claims: SqliteStore::new(topic.borrow().fresh_store()) };
-        work(&mut topic.borrow_mut(), count, store, nothing)
+        work(&mut topic.borrow_mut(), count, fresh_group()?, store, nothing)
     };
     let bare = || poll_loop(&topic.borrow(), count);
     let plain = side_by_side(rounds, unfenced, bare)?;
     bench.progress.say("the same with fence and markers, against the same without");
     let fenced = || {
         let store = SqliteStore::new(topic.borrow().fresh_store());
-        work(&mut topic.borrow_mut(), count, store, nothing)
+        work(&mut topic.borrow_mut(), count, fresh_group()?, store, nothing)
     };
     let with_fence = side_by_side(rounds, fenced, unfenced)?;
 
@@ -66,10 +66,15 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
     ])
 }
 
-/// A worker for the whole topic, in a group of its own.
-fn work<S: FencedStore, H: Handler<S>>(topic: &mut Topic, count: u64, store: S, handler: H) -> Result<Worked, Failure> {
+/// A worker for the whole topic, in a group that nobody was ever in.
+pub(in super::super) fn work<S: FencedStore, H: Handler<S>>(
+    topic: &mut Topic,
+    count: u64,
+    group_name: GroupName,
+    store: S,
+    handler: H,
+) -> Result<Worked, Failure> {
     let watch = Watch::until(topic.ends()?);
-    let group_name = fresh_group()?;
     let group = KafkaGroup::open(&topic.settings, topic.identity(), &group_name, &KafkaGroupSettings::default())?;
     let mut settings = WorkerSettings::named("bench");
     settings.until_empty = true;

@@ -20,16 +20,16 @@ const PARTITIONS: &str = "12";
 const STORE: &str = "store.db";
 
 /// It is deleted when this is dropped.
-pub(super) struct Topic {
+pub(in super::super) struct Topic {
     /// The flags that mean this topic.
-    pub(super) global: Global,
-    pub(super) settings: KafkaSettings,
-    pub(super) enqueuer: Enqueuer<KafkaLog>,
+    pub(in super::super) global: Global,
+    pub(in super::super) settings: KafkaSettings,
+    pub(in super::super) enqueuer: Enqueuer<KafkaLog>,
     corner: Corner,
 }
 
 impl Topic {
-    pub(super) fn make(global: &Global, place: &Place) -> Result<Self, Failure> {
+    pub(in super::super) fn make(global: &Global, place: &Place) -> Result<Self, Failure> {
         let BrokerUrl::Kafka(servers) = &global.broker else {
             return Err(Failure::new(Code::Bug, "a topic needs brokers"));
         };
@@ -53,21 +53,21 @@ impl Topic {
         Ok(Self { global, settings, enqueuer, corner })
     }
 
-    pub(super) fn identity(&self) -> &QueueIdentity {
+    pub(in super::super) fn identity(&self) -> &QueueIdentity {
         self.enqueuer.queue()
     }
 
     /// The file of the store that `global` names.
-    pub(super) fn store_file(&self) -> PathBuf {
+    pub(in super::super) fn store_file(&self) -> PathBuf {
         self.corner.file(STORE)
     }
 
     /// A store's file that nobody has used.
-    pub(super) fn fresh_store(&self) -> PathBuf {
+    pub(in super::super) fn fresh_store(&self) -> PathBuf {
         self.corner.file(&format!("store-{}.db", ulid::Ulid::generate()))
     }
 
-    pub(super) fn fill(&mut self, jobs: &Jobs, count: u64) -> Result<(), Failure> {
+    pub(in super::super) fn fill(&mut self, jobs: &Jobs, count: u64) -> Result<(), Failure> {
         batches(count).try_for_each(|batch| {
             let batch = batch.map(|n| jobs.job(n)).collect::<Result<_, _>>()?;
             self.enqueuer.send(batch).map_err(|error| error.cause)?;
@@ -75,7 +75,7 @@ impl Topic {
         })
     }
 
-    pub(super) fn ends(&mut self) -> Result<BTreeMap<Partition, Offset>, Failure> {
+    pub(in super::super) fn ends(&mut self) -> Result<BTreeMap<Partition, Offset>, Failure> {
         let queue = self.identity().clone();
         let log = self.enqueuer.log();
         queue.partitions.all().map(|p| Ok((p, log.bounds(&queue, p)?.end))).collect()

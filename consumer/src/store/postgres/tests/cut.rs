@@ -18,24 +18,27 @@ use crate::store::{
     conformance::{P0, Place, letters},
 };
 
-type Kept = Option<(TcpStream, Vec<u8>)>;
+/// To the server; the COMMIT; to the client.
+type Kept = Option<(TcpStream, Vec<u8>, TcpStream)>;
 
 /// A proxy that can cut a connection at its COMMIT.
-struct Proxy {
+pub(super) struct Proxy {
     port: u16,
-    cut: Arc<AtomicU8>,
+    pub(super) cut: Arc<AtomicU8>,
     /// A connection to the server whose COMMIT was kept, and the COMMIT.
     kept: Arc<Mutex<Kept>>,
 }
 
 const PASS: u8 = 0;
 /// The server gets the COMMIT; its answer is lost.
-const LOSE_ANSWER: u8 = 1;
+pub(super) const LOSE_ANSWER: u8 = 1;
 /// The server does not get it yet, and does not know that the client is gone.
 const KEEP_COMMIT: u8 = 2;
+/// The server does not get it yet, and the client waits for the answer until [`Proxy::lose_client`].
+pub(super) const KEEP_BOTH: u8 = 3;
 
 impl Proxy {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (cut, kept) = (Arc::new(AtomicU8::new(PASS)), Arc::default());
@@ -52,13 +55,24 @@ impl Proxy {
         proxy
     }
 
-    fn url(&self, database: &str) -> String {
+    pub(super) fn url(&self, database: &str) -> String {
         format!("postgres://keylane@127.0.0.1:{}/{database}", self.port)
     }
 
+    pub(super) fn until_kept(&self) {
+        until(|| self.kept.lock().unwrap().is_some());
+    }
+
+    /// Cuts the connection of the client whose COMMIT was kept.
+    pub(super) fn lose_client(&self) {
+        let kept = self.kept.lock().unwrap();
+        let (.., client) = kept.as_ref().expect("a COMMIT was kept");
+        client.shutdown(Shutdown::Both).unwrap();
+    }
+
     /// Lets the server have the COMMIT that was kept.
-    fn send_kept(&self) {
-        let (mut server, commit) = self.kept.lock().unwrap().take().expect("a COMMIT was kept");
+    pub(super) fn send_kept(&self) {
+        let (mut server, commit, _) = self.kept.lock().unwrap().take().expect("a COMMIT was kept");
         server.write_all(&commit).unwrap();
     }
 }
@@ -83,9 +97,12 @@ fn requests(mut client: TcpStream, mut server: TcpStream, cut: &AtomicU8, kept: 
                 client.shutdown(Shutdown::Both).unwrap();
                 server.write_all(request).unwrap();
             }
-            _ => {
-                *kept.lock().unwrap() = Some((server.try_clone().unwrap(), request.to_vec()));
-                client.shutdown(Shutdown::Both).unwrap();
+            keep => {
+                let both = (server.try_clone().unwrap(), request.to_vec(), client.try_clone().unwrap());
+                *kept.lock().unwrap() = Some(both);
+                if keep == KEEP_COMMIT {
+                    client.shutdown(Shutdown::Both).unwrap();
+                }
                 return;
             }
         }

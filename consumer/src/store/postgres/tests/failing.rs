@@ -1,13 +1,19 @@
 //! Whose fault it is: the job's, which fails alone, or the database's, which is waited for.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use super::{BaseRig, Database, sql, tell};
 use crate::{
     error::Error,
     store::{
         Effect, EffectError, FencedStore, StoreSession, Write, Written,
-        conformance::{P0, Place, job, letters},
+        conformance::{P0, Place, first, job, letters, then_fail},
         postgres::{Limits, PostgresTx},
     },
 };
@@ -116,4 +122,23 @@ fn why_an_effect_failed_is_told() {
     assert_eq!(letters(&written), "fa");
     let Written::EffectFailed(cause) = &written[0] else { unreachable!("its letter is f") };
     assert!(cause.to_string().contains("division by zero"), "{cause}");
+}
+
+/// The first failure costs the transaction, which is done again behind savepoints; the next ones cost nothing but themselves.
+#[test]
+fn effects_beside_one_that_fails_are_called_again_once_and_applied_once() {
+    let rig = BaseRig::new();
+    let mut a = rig.claim("a", 1, P0);
+    for (offset, calls) in [(0, 2), (2, 1), (4, 1)] {
+        let called = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&called);
+        let counted = move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        };
+        let good = job("k", offset, Write::Effect(first(counted, tell("good"))));
+        let bad = job("l", offset + 1, Write::Effect(then_fail(tell("bad"))));
+        assert_eq!(letters(&a.write(vec![good, bad]).unwrap()), "af");
+        assert_eq!(called.load(Ordering::Relaxed), calls, "at {offset}");
+    }
+    assert_eq!(rig.place.told(), ["good"; 3]);
 }
