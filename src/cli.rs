@@ -10,12 +10,15 @@ mod demo;
 mod enqueue;
 mod fence;
 mod parked;
+mod peek;
 mod queue;
 mod results;
 mod retry;
+mod sidecar;
 mod status;
 mod units;
 mod url;
+mod why;
 mod work;
 
 use std::io;
@@ -42,12 +45,15 @@ pub(crate) use demo::{DemoArgs, DemoWorkerArgs};
 pub(crate) use enqueue::{EnqueueArgs, InputFormat};
 pub(crate) use fence::{FenceArgs, FenceCommand, ResetArgs, ShowArgs};
 pub(crate) use parked::{ActArgs, Etag, ListArgs, ParkedArgs, ParkedCommand, ShowLineArgs};
+pub(crate) use peek::PeekArgs;
 pub(crate) use queue::{CreateArgs, DescribeArgs, QueueArgs, QueueCommand};
 pub(crate) use results::ResultsArgs;
 pub(crate) use retry::RetryArgs;
+pub(crate) use sidecar::SidecarArgs;
 pub(crate) use status::StatusArgs;
 pub(crate) use units::{bytes_text, duration_text};
 pub(crate) use url::{BrokerUrl, StoreUrl};
+pub(crate) use why::WhyArgs;
 pub(crate) use work::{Builtin, MoveBy, WorkArgs};
 
 /// What `--broker` is if nobody says anything.
@@ -65,9 +71,12 @@ Queues and jobs:
 
 Looking and steering:
   status       Who holds what, what stands still, what waits
+  why          Why is this key not moving?
+  sidecar      Serve what one worker holds, by a process that cannot connect anywhere
   board        The page: who holds what and held it, from all sidecars
   timeline     What happened, in sentences, from a board
   narrate      A snapshot in plain words, and what in it contradicts what
+  peek         The jobs that are not done, without taking any
   results      Read what jobs left, as NDJSON
   parked       List, show, replay and drop what is parked
   retry        Replay parked keys at once
@@ -119,6 +128,12 @@ pub(crate) enum Command {
     Queue(QueueArgs),
     /// Show who holds what, what stands still and what waits
     Status(StatusArgs),
+    /// Say why a key is not moving: parked, without an owner, behind which job
+    Why(WhyArgs),
+    /// Show the jobs that are not done, as they are on the log; it takes none
+    Peek(PeekArgs),
+    /// Serve what one worker holds, by a process that cannot connect anywhere
+    Sidecar(SidecarArgs),
     /// Show who holds what, from all sidecars: a page, JSON, text, events; it only reads
     Board(BoardArgs),
     /// Tell what happened, in sentences, as a board saw it

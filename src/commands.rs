@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod board;
+mod body;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
@@ -9,9 +10,12 @@ pub(crate) mod enqueue;
 pub(crate) mod fence;
 pub(crate) mod narrate;
 pub(crate) mod parked;
+pub(crate) mod peek;
 pub(crate) mod queue;
 pub(crate) mod results;
 pub(crate) mod retry;
+pub(crate) mod sidecar;
 pub(crate) mod status;
 pub(crate) mod timeline;
+pub(crate) mod why;
 pub(crate) mod work;

@@ -3,6 +3,7 @@
 mod broker;
 mod cli;
 mod commands;
+mod ending;
 mod exit;
 mod input;
 mod output;
@@ -39,6 +40,7 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         Command::DemoWorker(args) => commands::demo::work(args, global),
         Command::Bench(args) => commands::bench::run(args, global, &mut output),
         Command::Board(args) => commands::board::run(args, global, &mut output),
+        Command::Sidecar(args) => commands::sidecar::run(args, &mut output),
         Command::Timeline(args) => commands::timeline::run(args, &mut output),
         Command::Narrate(args) => commands::narrate::run(args, &mut output),
         Command::Config(args) => commands::config::run(args, global, &mut output),
@@ -46,6 +48,8 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         Command::Fence(args) => commands::fence::run(args, global, &mut output),
         Command::Parked(args) => commands::parked::run(args, global, &mut output),
         Command::Queue(args) => commands::queue::run(args, global, &mut output),
+        Command::Peek(args) => commands::peek::run(args, global, &mut output),
+        Command::Why(args) => commands::why::run(args, global, &mut output),
         Command::Results(args) => commands::results::run(args, global, &mut output),
         Command::Retry(args) => commands::retry::run(args, global, &mut output),
         Command::Status(args) => commands::status::run(args, global, &mut output),

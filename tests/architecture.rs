@@ -113,8 +113,7 @@ fn tokens_are_minted_by_stores_only() {
 #[test]
 fn deadlines_are_read_from_one_clock() {
     let reading = files_with("ClockId::Boottime", &["src", "consumer/src", "producer/src", "sidecar/src"]);
-    // The board's is its own: it may not know the crate that mints tokens.
-    assert_eq!(reading, set(&["consumer/src/clock.rs", "sidecar/src/board/clock.rs"]));
+    assert_eq!(reading, set(&["consumer/src/clock.rs", "sidecar/src/clock.rs"]));
 }
 
 #[test]
@@ -133,4 +132,47 @@ fn the_pure_machines_touch_nothing() {
 fn no_flag_of_a_real_worker_takes_a_guard_away() {
     let naming = files_with("Guards", &["src"]);
     assert!(naming.iter().all(|file| file.contains("demo")), "{naming:?}");
+}
+
+/// The crates that are linked into this one of ours, with these features.
+fn linked(crate_name: &str, features: &str) -> BTreeSet<String> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["tree", "--offline", "--edges", "normal", "--prefix", "none", "--format", "{lib}", "-p", crate_name]);
+    cargo.args(["--no-default-features", "--features", features]);
+    let output = cargo.current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// Clients of brokers and databases, and what a connection out is usually made with.
+const CLIENTS: [&str; 10] = [
+    "rdkafka",
+    "rdkafka_sys",
+    "rusqlite",
+    "libsqlite3_sys",
+    "tokio_postgres",
+    "postgres_protocol",
+    "openssl",
+    "rustls",
+    "reqwest",
+    "keylane_consumer",
+];
+/// What one is called by from outside.
+const SERVERS: [&str; 6] = ["axum", "hyper", "h2", "tonic", "tiny_http", "warp"];
+
+fn any_of(linked: &BTreeSet<String>, crates: &[&str]) -> Vec<String> {
+    linked.iter().filter(|name| crates.contains(&name.as_str())).cloned().collect()
+}
+
+#[test]
+fn the_sidecar_links_no_client_of_a_broker_or_a_database() {
+    assert_eq!(any_of(&linked("keylane-sidecar", "publish"), &CLIENTS), Vec::<String>::new());
+    assert!(any_of(&linked("keylane-consumer", ""), &CLIENTS).len() >= 4, "the search finds what is there");
+}
+
+/// No remote call can renew or extend anything: who owns partitions links nothing that could take one.
+#[test]
+fn whoever_owns_partitions_links_no_server() {
+    assert_eq!(any_of(&linked("keylane-consumer", ""), &SERVERS), Vec::<String>::new());
+    assert_eq!(any_of(&linked("keylane-sidecar", "publish"), &SERVERS).len(), 2, "the search finds what is there");
 }

@@ -6,8 +6,12 @@
 #[allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 mod process;
 
-use data_encoding::{BASE64, HEXLOWER, HEXUPPER};
-use process::{Place, wait_until, worker::Worker};
+use process::{
+    Place,
+    secrets::{self, number_forms, text_forms},
+    wait_until,
+    worker::Worker,
+};
 
 const EPOCH: u64 = 7_172_635_445;
 const GENERATION: u64 = 918_273_645;
@@ -15,49 +19,13 @@ const CLAIM: u64 = 8_182_736_455;
 const MEMBER: &str = "SENTINEL-MEMBER-77";
 const OWNER: &str = "SENTINEL-MEMBER-77/SENTINEL-NONCE-88";
 
-/// How the number could be written: decimal, with its thousands apart, hex, its bytes, and those in base64.
-fn forms(number: u64) -> Vec<Vec<u8>> {
-    let (big, little) = (number.to_be_bytes(), number.to_le_bytes());
-    let without_zeros: Vec<u8> = big.iter().copied().skip_while(|&byte| byte == 0).collect();
-    let mut forms: Vec<Vec<u8>> = [
-        number.to_string(),
-        grouped(number),
-        format!("{number:x}"),
-        format!("{number:X}"),
-        BASE64.encode(&big),
-        BASE64.encode(&little),
-        BASE64.encode(&without_zeros),
-        BASE64.encode(number.to_string().as_bytes()),
-    ]
-    .into_iter()
-    .map(String::into_bytes)
-    .collect();
-    forms.extend([without_zeros.clone(), without_zeros.into_iter().rev().collect()]);
-    forms
-}
-
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let groups: Vec<&str> = digits.as_bytes().rchunks(3).map(|g| std::str::from_utf8(g).unwrap()).collect();
-    groups.into_iter().rev().collect::<Vec<_>>().join(",")
-}
-
-fn text_forms(text: &str) -> Vec<Vec<u8>> {
-    let bytes = text.as_bytes();
-    vec![bytes.to_vec(), HEXLOWER.encode(bytes).into(), HEXUPPER.encode(bytes).into(), {
-        let base64 = BASE64.encode(bytes);
-        base64.trim_end_matches('=').as_bytes()[..base64.trim_end_matches('=').len() - 1].to_vec()
-    }]
-}
-
 fn sentinels() -> Vec<Vec<u8>> {
-    let numbers = [EPOCH, GENERATION, CLAIM].into_iter().flat_map(|n| [n - 1, n, n + 1]).flat_map(forms);
+    let numbers = [EPOCH, GENERATION, CLAIM].into_iter().flat_map(|n| [n - 1, n, n + 1]).flat_map(number_forms);
     numbers.chain(text_forms(MEMBER)).chain(text_forms(OWNER)).chain(text_forms("SENTINEL-NONCE-88")).collect()
 }
 
 fn found(output: &[u8]) -> Vec<String> {
-    let there = |form: &Vec<u8>| output.windows(form.len()).any(|window| window == form);
-    sentinels().iter().filter(|form| there(form)).map(|form| String::from_utf8_lossy(form).into_owned()).collect()
+    secrets::found(output, &sentinels())
 }
 
 /// A worker that holds everything, with a stopped key and a result; then the sentinels in every row that has a number of

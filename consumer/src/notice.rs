@@ -132,8 +132,57 @@ pub enum Notice {
         /// For how long so far.
         after: Duration,
     },
+    /// A partition has work, and nothing of it was done for as long as the settings allow.
+    Stalled {
+        /// Which.
+        partition: Partition,
+        /// For how long.
+        after: Duration,
+        /// Jobs that are not done.
+        waiting: u64,
+        /// Why, as far as this worker knows.
+        cause: StallCause,
+    },
+    /// A partition that stood still moves again, or has no work left.
+    MovesAgain {
+        /// Which.
+        partition: Partition,
+        /// How long it stood still.
+        after: Duration,
+    },
     /// The worker was asked to end and drains.
     Ending,
     /// The worker has left the group.
     Left,
+}
+
+/// Why a partition stands still.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StallCause {
+    /// Ownership is not proved.
+    #[error("ownership is not proved: {0}")]
+    Halted(Fenced),
+    /// Store, log or group does not answer.
+    #[error("{0} does not answer")]
+    Away(&'static str),
+    /// What cannot be done has no room in the lines of parked keys.
+    #[error("the lines of its parked keys are full")]
+    LinesFull,
+    /// A job of it is at its handler; the one that is so for the longest time.
+    #[error("job {job} runs, for {since:.1?} so far")]
+    Runs {
+        /// Which.
+        job: JobId,
+        /// For how long.
+        since: Duration,
+    },
+    /// All that is left waits behind a job that failed.
+    #[error("key {0} waits for its next try")]
+    WaitsForItsNextTry(JobKey),
+    /// As many jobs of other partitions run as may.
+    #[error("no hand is free: as many jobs of other partitions run as may")]
+    NoFreeHand,
+    /// Nothing that this worker knows of.
+    #[error("not known here")]
+    Unknown,
 }

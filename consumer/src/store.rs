@@ -158,6 +158,18 @@ pub struct Candidate {
     pub owner: Owner,
     /// For people only; decides nothing.
     pub worker: Box<str>,
+    /// What the group has committed. It counts once, at the first claim of the partition that this store sees: then everything
+    /// below it is written down as done. A store that was claimed in before and knows less was restored from an older copy,
+    /// and what it lost runs again.
+    pub begin: Option<Offset>,
+}
+
+impl Candidate {
+    /// The last offset that a first claim writes down as done, if it writes down any: for an adapter of the port.
+    pub(crate) fn begins_behind(&self, known: &ranges::Ranges, anew: bool) -> Option<u64> {
+        let says = !anew && known.iter().next().is_none();
+        self.begin.filter(|_| says).and_then(|begin| begin.0.checked_sub(1))
+    }
 }
 
 /// A granted claim.
@@ -321,6 +333,8 @@ pub fn cut(text: &str) -> Box<str> {
 pub enum StopRule {
     /// All tries were used up.
     OutOfAttempts,
+    /// It failed for longer than it may.
+    OutOfTime,
     /// The handler rejected the job.
     Rejected,
     /// Workers died while it ran.
@@ -332,6 +346,7 @@ impl StopRule {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::OutOfAttempts => "out_of_attempts",
+            Self::OutOfTime => "out_of_time",
             Self::Rejected => "rejected",
             Self::WorkerDied => "worker_died",
         }
@@ -339,7 +354,9 @@ impl StopRule {
 
     /// Reads that word back.
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::OutOfAttempts, Self::Rejected, Self::WorkerDied].into_iter().find(|rule| rule.as_str() == word)
+        [Self::OutOfAttempts, Self::OutOfTime, Self::Rejected, Self::WorkerDied]
+            .into_iter()
+            .find(|rule| rule.as_str() == word)
     }
 }
 

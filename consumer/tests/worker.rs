@@ -14,7 +14,11 @@ use std::{
     time::Duration,
 };
 
-use keylane_consumer::{JobContext, Notice, Outcome, store::sqlite::SqliteStore};
+use keylane_consumer::{
+    JobContext, Notice, Outcome,
+    notice::StallCause,
+    store::{StopRule, sqlite::SqliteStore},
+};
 use keylane_producer::{Offset, Partition};
 use rig::{Rig, Told, tell};
 
@@ -94,6 +98,22 @@ fn a_rejected_job_stops_its_key_and_no_other_until_a_person_releases_it() {
     assert_eq!((summary.applied, summary.keys_left), (0, 0), "the row is gone");
 }
 
+/// A fail-over or a backup from before the first job. What the group has committed says nothing about this store.
+#[test]
+fn what_an_older_copy_of_the_store_does_not_know_runs_again() {
+    let rig = Rig::new(2);
+    let first = rig.spawn("first", |_: JobContext| async { Answer::done() });
+    rig.wait_for("both are claimed", || first.owned() == 2);
+    assert!(first.end().clean);
+    let copy = rig.copy_of_store();
+    rig.enqueue(1..=20, |n| format!("key-{n}"));
+    assert_eq!(rig.run_until_empty("w", |job: JobContext| async move { tell(&job) }).applied, 20);
+    rig.restore_store(&copy);
+    assert_eq!(rig.told().len(), 0);
+    assert_eq!(rig.run_until_empty("v", |job: JobContext| async move { tell(&job) }).applied, 20);
+    rig.assert_once_in_order(20);
+}
+
 /// Its followers are no longer held in memory, and the log behind it is free.
 #[test]
 fn a_parked_key_leaves_its_partition_and_its_newer_jobs_join_its_line() {
@@ -167,6 +187,26 @@ fn a_partition_whose_lines_are_full_holds_back_and_goes_on_when_there_is_room() 
 }
 
 #[test]
+fn a_job_that_fails_for_longer_than_it_may_is_parked_whatever_its_tries() {
+    let rig = Rig::with(1, |settings| {
+        settings.retry.attempts = u32::MAX;
+        settings.retry.give_up_after = Some(Duration::from_millis(200));
+    });
+    rig.enqueue(1..=3, |_| "bad".into());
+    rig.enqueue(4..=9, |n| format!("good-{n}"));
+    let tries = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&tries);
+    let summary = rig.run_until_empty("w", move |job: JobContext| {
+        let fails = job.job.key.as_bytes() == b"bad";
+        counted.fetch_add(u32::from(fails), Ordering::SeqCst);
+        async move { if fails { Answer::retry("not yet") } else { tell(&job) } }
+    });
+    assert_eq!((summary.applied, summary.stopped, summary.parked, summary.keys_left), (6, 1, 2, 1));
+    assert!(tries.load(Ordering::SeqCst) > 1, "it was tried again before");
+    assert_eq!(rig.stop_rule("bad"), StopRule::OutOfTime);
+}
+
+#[test]
 fn a_job_that_panics_or_takes_too_long_is_a_failed_try() {
     let rig = Rig::new(1);
     rig.enqueue(1..=3, |n| format!("k{n}"));
@@ -195,6 +235,46 @@ fn an_effect_that_fails_fails_its_own_job_only() {
         tell(&job)
     });
     assert_eq!((summary.applied, summary.stopped, summary.keys_left), (19, 1, 1));
+}
+
+/// R11: its owner lives, its poll goes on, and yet nothing is done. One that has nothing to do does not stand still.
+#[test]
+fn a_partition_that_stands_still_is_told_with_its_cause_and_so_is_its_end() {
+    let rig = Rig::with(2, |settings| settings.stall_after = Duration::from_millis(100));
+    let (gate, told) = (Arc::new(tokio::sync::Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let (handler_gate, notices) = (Arc::clone(&gate), Arc::clone(&told));
+    let worker = rig.spawn_with(
+        "w",
+        Duration::from_secs(60),
+        move |job: JobContext| {
+            let gate = Arc::clone(&handler_gate);
+            async move {
+                let _pass = gate.acquire().await.expect("open");
+                tell(&job)
+            }
+        },
+        move |notice| notices.lock().unwrap().push(notice.clone()),
+    );
+    rig.wait_for("it owns both", || worker.owned() == 2);
+    let key = rig.key_of_partition(1);
+    rig.enqueue(1..=3, move |_| key.clone());
+    let stalls = || {
+        let told = told.lock().unwrap();
+        let stalled = |n: &Notice| match n {
+            Notice::Stalled { partition, waiting, cause, .. } => Some((*partition, *waiting, cause.clone())),
+            _ => None,
+        };
+        told.iter().filter_map(stalled).collect::<Vec<_>>()
+    };
+    rig.wait_for("it is told", || !stalls().is_empty());
+    gate.add_permits(3);
+    rig.wait_for("all told", || rig.told().len() == 3);
+    let again = |n: &Notice| matches!(n, Notice::MovesAgain { partition: Partition(1), .. });
+    rig.wait_for("it moves again", || told.lock().unwrap().iter().any(again));
+    assert!(worker.end().clean);
+    let stalls = stalls();
+    assert!(stalls.iter().all(|(partition, ..)| *partition == Partition(1)), "{stalls:?}");
+    assert!(stalls[0].1 >= 1 && matches!(stalls[0].2, StallCause::Runs { .. }), "{stalls:?}");
 }
 
 /// R22: one hot key neither stops the others nor fills the memory.

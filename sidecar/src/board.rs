@@ -4,7 +4,6 @@
 //! 2. What is not known is shown as not known: nobody is an owner on old word.
 //! 3. Time is counted on the board's own boot clock; the times in reports are shown, never computed with.
 //!
-//! - [`intake`]: a sidecar's answer, held to the contract
 //! - [`merge`]: pure: reports of workers -> the view of the group
 //! - [`history`]: who held what, what happened, how many jobs waited; bounded
 //! - [`record`]: the three tied together, one step a look
@@ -13,12 +12,10 @@
 
 pub mod ask;
 pub mod autoscale;
-mod clock;
 pub mod history;
 pub mod http;
-pub mod intake;
 pub mod merge;
 pub mod page;
 pub mod record;
 
-pub use clock::Now;
+pub use crate::clock::Now;

@@ -44,6 +44,8 @@ pub(crate) struct RetryArgs {
 pub(crate) enum Rule {
     /// All tries were used up
     OutOfAttempts,
+    /// It failed for longer than --give-up-after
+    OutOfTime,
     /// The handler rejected the job
     Rejected,
     /// Workers died while it ran
@@ -54,6 +56,7 @@ impl From<Rule> for StopRule {
     fn from(rule: Rule) -> Self {
         match rule {
             Rule::OutOfAttempts => Self::OutOfAttempts,
+            Rule::OutOfTime => Self::OutOfTime,
             Rule::Rejected => Self::Rejected,
             Rule::WorkerDied => Self::WorkerDied,
         }

@@ -84,6 +84,16 @@ pub(crate) struct WorkArgs {
     #[arg(help_heading = "When a try fails", value_parser = duration)]
     pub(crate) retry_longest: Duration,
 
+    /// A try that would begin later than this after the job's first one failed is not made: it is parked [default: no bound]
+    #[arg(long, env = "KEYLANE_GIVE_UP_AFTER", hide_env_values = true, value_name = "TIME")]
+    #[arg(help_heading = "When a try fails", value_parser = duration)]
+    pub(crate) give_up_after: Option<Duration>,
+
+    /// A partition that has work, and in which nothing was done for this long, is told, with the cause if it is known
+    #[arg(long, env = "KEYLANE_STALL_AFTER", hide_env_values = true, value_name = "TIME", default_value = "5m")]
+    #[arg(help_heading = "The worker", value_parser = duration)]
+    pub(crate) stall_after: Duration,
+
     /// The worker's name for people [default: host-pid]
     #[arg(long, env = "KEYLANE_WORKER_NAME", hide_env_values = true, value_name = "NAME", help_heading = "The worker")]
     pub(crate) name: Option<String>,

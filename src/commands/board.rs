@@ -1,19 +1,15 @@
 //! `keylane board`: shows what all sidecars say. It reads, and nothing else.
 
-use std::process;
-
 use keylane_sidecar::{
     Observer,
     board::{http::Board, merge::Settings},
 };
-use signal_hook::{
-    consts::{SIGINT, SIGTERM},
-    iterator::Signals,
-};
-use tokio::{net::TcpListener, runtime, sync::oneshot};
+use signal_hook::consts::SIGTERM;
+use tokio::{net::TcpListener, runtime};
 
 use crate::{
     cli::{BoardArgs, Global},
+    ending::asked_to_end,
     exit::{Code, Failure},
     output::Output,
 };
@@ -44,7 +40,7 @@ pub(crate) fn run(args: &BoardArgs, global: &Global, output: &mut Output) -> Res
         output.flush()?;
         let serving = Board::serve(listener, args.sidecar.clone(), args.every, settings(args, global));
         tokio::select! {
-            served = serving => served.map_err(cannot_listen).map(|()| Code::Done),
+            () = serving => Ok(Code::Done),
             signal = asked_to_end => Ok(if signal == Ok(SIGTERM) { Code::Done } else { Code::Interrupted }),
         }
     })
@@ -74,21 +70,4 @@ fn settings(args: &BoardArgs, global: &Global) -> Settings {
         stale_after_ms: millis(args.stale_after),
         lost_after_ms: millis(args.lost_after),
     }
-}
-
-/// Answers the signal that asks this process to end. The second one ends it at once.
-fn asked_to_end() -> Result<oneshot::Receiver<i32>, Failure> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])
-        .map_err(|error| Failure::new(Code::Unavailable, "cannot listen for signals").because(&error))?;
-    let (tell, told) = oneshot::channel();
-    std::thread::spawn(move || {
-        let mut signals = signals.forever();
-        if let Some(signal) = signals.next() {
-            let _ = tell.send(signal);
-        }
-        if signals.next().is_some() {
-            process::exit(Code::Interrupted as i32);
-        }
-    });
-    Ok(told)
 }

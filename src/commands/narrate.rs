@@ -4,7 +4,7 @@ use std::{fs::File, io::Read, path::Path};
 
 use keylane_sidecar::{
     Snapshot,
-    board::intake::{self, LARGEST_ANSWER},
+    intake::{self, LARGEST_ANSWER},
     spool::Spooled,
     words,
 };

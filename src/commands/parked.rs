@@ -30,7 +30,7 @@ pub(crate) fn run(args: &ParkedArgs, global: &Global, output: &mut Output) -> Re
 
 /// A parked key, as `-o json` shows it.
 #[derive(Serialize)]
-struct Shown<'a> {
+pub(crate) struct Shown<'a> {
     key: String,
     partition: u32,
     jobs: u64,
@@ -46,7 +46,7 @@ struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    fn of(partition: Partition, key: &'a StoppedKey) -> Self {
+    pub(crate) fn of(partition: Partition, key: &'a StoppedKey) -> Self {
         Self {
             key: key.key.to_string(),
             partition: partition.0,

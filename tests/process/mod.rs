@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+pub mod secrets;
+pub mod sidecar;
 pub mod worker;
 
 use keylane_producer::{

@@ -26,6 +26,10 @@ impl Worker {
         Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
         wait_until("the worker stands still", || stands_still(Pid::from_child(&self.0)));

@@ -25,8 +25,12 @@ use crate::{
 };
 
 const LANES: LaneLimits = LaneLimits { running: 4, held_jobs: 8, held_bytes: 800, known_jobs: 1_000, lane_jobs: 2 };
-const RETRY: RetryPolicy =
-    RetryPolicy { attempts: 3, first: Duration::from_millis(40), longest: Duration::from_millis(200) };
+const RETRY: RetryPolicy = RetryPolicy {
+    attempts: 3,
+    first: Duration::from_millis(40),
+    longest: Duration::from_millis(200),
+    give_up_after: None,
+};
 const OWNERSHIP: OwnershipLimits = OwnershipLimits {
     session: Duration::from_millis(SESSION),
     margin: Duration::from_millis(200),
@@ -413,9 +417,9 @@ impl World {
         let process = &self.workers[worker];
         let attempt = Attempt(process.attempts.get(&ticket).copied().unwrap_or(1));
         let luck = self.chance().below(1_000) as f64 / 1_000.0;
-        match failed.then(|| RETRY.decide(attempt, None, luck)) {
+        match failed.then(|| RETRY.decide(attempt, Duration::ZERO, None, luck)) {
             None => self.finish(worker, ticket, (ticket.offset, key, What::Effect)),
-            Some(Decision::Stop) => self.finish(worker, ticket, (ticket.offset, key, What::Stop)),
+            Some(Decision::Stop(_)) => self.finish(worker, ticket, (ticket.offset, key, What::Stop)),
             Some(Decision::Again(_)) if self.without == Without::PlaceInLane => {
                 let lanes = &mut self.workers[worker].lanes;
                 lanes.applied(ticket, &lane);

@@ -58,7 +58,8 @@ pub trait Place: Sized {
 macro_rules! store_conformance {
     ($place:ty) => {
         $crate::store_conformance!(@tests $place;
-            claims: a_claim_reads_what_was_done, the_first_claim_is_clean, a_lower_generation_is_refused,
+            claims: a_claim_reads_what_was_done, the_first_claim_is_clean,
+                the_group_says_where_the_first_claim_begins_and_no_later_one, a_lower_generation_is_refused,
                 two_claimants_of_one_generation_do_not_take_turns, a_claim_may_be_said_again_when_its_answer_was_lost,
                 a_zombie_cannot_write_to_a_key_that_nobody_touched, a_writer_frozen_across_a_claim_is_fenced,
                 a_partition_lost_and_regained_has_another_token,
@@ -206,6 +207,7 @@ pub(crate) fn candidate(worker: &str, generation: u64, partition: Partition) -> 
         generation: Generation::new(generation).unwrap(),
         owner: Owner::fresh(&member),
         worker: worker.into(),
+        begin: None,
     }
 }
 

@@ -123,7 +123,7 @@ impl<S: FencedStore> Clerk<S> {
         match order {
             Order::Claim { candidate, tenure } => {
                 let partition = candidate.partition;
-                Answer::Claimed { partition, tenure, outcome: self.claim(&candidate) }
+                Answer::Claimed { partition, tenure, outcome: self.claim(candidate) }
             }
             Order::HandOver(fence) => {
                 // It only spares the next owner a suspicion: not worth another try.
@@ -156,13 +156,14 @@ impl<S: FencedStore> Clerk<S> {
         Ok(found)
     }
 
-    fn claim(&mut self, candidate: &Candidate) -> Result<(Claimed, Option<Offset>), ClaimError> {
+    fn claim(&mut self, mut candidate: Candidate) -> Result<(Claimed, Option<Offset>), ClaimError> {
         if let Some(other) = self.identify()? {
             return Err(Error::Refused(other).into());
         }
-        let claimed = self.store.claim(candidate)?;
-        let committed = self.group.committed(&[candidate.partition])?;
-        Ok((claimed, committed.get(&candidate.partition).copied().flatten()))
+        let partition = candidate.partition;
+        candidate.begin = self.group.committed(&[partition])?.get(&partition).copied().flatten();
+        let claimed = self.store.claim(&candidate)?;
+        Ok((claimed, candidate.begin))
     }
 
     /// A queue that was deleted and made anew, or got more partitions, is another one: nothing of it is claimed.

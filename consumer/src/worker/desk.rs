@@ -8,12 +8,14 @@
 //! - [`writing`]: finished jobs to the scribes, and back
 //! - [`proving`]: commits, deadlines, closes
 //! - [`showing`]: what others are shown
+//! - [`stalls`]: partitions that have work and do not move
 
 mod holding;
 mod jobs;
 mod parking;
 mod proving;
 mod showing;
+mod stalls;
 mod writing;
 
 use std::{
@@ -41,7 +43,10 @@ use crate::{
     worker::{
         Office, Request, Summary, WorkerSettings,
         clerk::{self, Answer},
-        desk::{jobs::Run, writing::Outbox},
+        desk::{
+            jobs::{Failures, Run},
+            writing::Outbox,
+        },
         places::Places,
         polling::Polled,
         prover::{self, Proved},
@@ -82,7 +87,7 @@ pub(crate) struct Desk<S: FencedStore, H> {
     owners: HashMap<Partition, (Tenure, Owner)>,
     running: NumberMap<Ticket, Run>,
     /// Failed tries of jobs that will be tried again.
-    failures: NumberMap<Ticket, u32>,
+    failures: NumberMap<Ticket, Failures>,
     /// Lanes that wait for another try.
     keys_waiting: HashMap<Ticket, JobKey>,
     /// Jobs that may have killed a worker, waiting to run one at a time; and the one that does.
@@ -103,6 +108,7 @@ pub(crate) struct Desk<S: FencedStore, H> {
     next_proof: BootTime,
     next_look: BootTime,
     next_identity: BootTime,
+    next_stall_look: BootTime,
     halted: Option<BootTime>,
     away: HashMap<&'static str, BootTime>,
     end_by: Option<BootTime>,
@@ -179,6 +185,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             next_proof: now,
             next_look: now,
             next_identity: now,
+            next_stall_look: now,
             halted: None,
             away: HashMap::new(),
             end_by: None,
@@ -231,6 +238,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             self.notice_standing(now);
             self.start_jobs(now);
             self.start_moves();
+            self.look_for_stalls(now);
             self.runner.set_off();
             self.send_writes(mail, now);
             self.settle_drains();
@@ -391,9 +399,11 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         }
     }
 
-    /// Whether this worker knows of nothing that it could still do.
+    /// Whether this worker knows of nothing that it could still do. It must have seen what the group gives it: a store that
+    /// was restored from an older copy has work that only its owner finds.
     fn looks_empty(&self) -> bool {
-        self.running.is_empty()
+        self.ownership.membership().is_some()
+            && self.running.is_empty()
             && self.outbox.is_empty()
             && self.lanes.only_parked_left()
             && self.tenancies.values().all(|t| t.watermark.position() >= t.end)

@@ -31,6 +31,8 @@ pub struct WorkerSettings {
     pub poll_limit: Duration,
     /// How long ago a person may have released a key before the worker looks. Default 500 ms.
     pub look_every: Duration,
+    /// A partition that has work, and in which nothing was done for this long, is told. Default 5 min.
+    pub stall_after: Duration,
     /// Jobs that the lines of parked keys of one partition may hold together in the store. Beyond it the partition holds
     /// back what cannot be done, and goes on by itself when there is room. Default [`MAX_PARKED`].
     pub line_room: u64,
@@ -64,6 +66,7 @@ impl WorkerSettings {
             prove_every: Duration::from_millis(250),
             poll_limit: Duration::from_secs(6),
             look_every: Duration::from_millis(500),
+            stall_after: Duration::from_secs(300),
             line_room: MAX_PARKED,
             handler_threads: std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
             batch_jobs: 5_000,
@@ -111,6 +114,12 @@ impl WorkerSettings {
         }
         if self.retry.attempts == 0 {
             return wrong("attempts must be at least 1".into(), "use --attempts 1 for a single try");
+        }
+        if self.stall_after.is_zero() {
+            return wrong(
+                "time after which a partition is told to stand still must be above zero".into(),
+                "raise --stall-after",
+            );
         }
         if self.job_limit.is_zero() {
             return wrong("time limit of a job must be above zero".into(), "raise --job-timeout");

@@ -9,6 +9,7 @@ use keylane_producer::{JobKey, Offset};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    clock::BootTime,
     fence::{Fence, Lease, Pass},
     lanes::Tenure,
     store::{Claimed, Progress},
@@ -26,6 +27,10 @@ pub(crate) struct Tenancy {
     pub(crate) committed: Option<Offset>,
     /// The end of the log when it was last fetched.
     pub(crate) end: Offset,
+    /// When something of it was done last, or it had no work.
+    pub(crate) moved: BootTime,
+    /// It was told that it stands still since then.
+    pub(crate) stalled: Option<BootTime>,
     /// What earlier owners have done above the start.
     done: Progress,
     /// Keys that are parked.
@@ -44,7 +49,7 @@ pub(crate) struct Suspicion {
 }
 
 impl Tenancy {
-    /// The first tenure's begin: the store decides where; the group's word counts only where the store knows nothing.
+    /// The store says where to begin; what the group has committed only spares a commit.
     pub(crate) fn begin(
         tenure: Tenure,
         claimed: Claimed,
@@ -55,7 +60,7 @@ impl Tenancy {
     ) -> Self {
         let Claimed { token, pass, done, stopped, clean, suspects } = claimed;
         let committed = committed.filter(|_| !done.anew || done.floor > 0);
-        let start = if done == Progress::default() { committed.unwrap_or(Offset(0)) } else { Offset(done.floor) };
+        let start = Offset(done.floor);
         // After an owner that handed over only those that an earlier one died of.
         let below = if clean { Offset(0) } else { Offset(start.0.saturating_add(window as u64)) };
         let suspected = !clean || !suspects.is_empty();
@@ -66,12 +71,21 @@ impl Tenancy {
             watermark: Watermark::starting_at(start),
             cancel: CancellationToken::new(),
             committed,
-            end: start,
+            // The log reaches as far as the group has committed, also where the store knows less.
+            end: committed.map_or(start, |committed| committed.max(start)),
+            moved: lease.clock().now(),
+            stalled: None,
             done,
             parked: stopped.into_iter().map(|stopped| stopped.key).collect(),
             resumed: Vec::new(),
             suspicion: suspected.then(|| Suspicion { below, deaths: suspects.into_iter().collect() }),
         }
+    }
+
+    /// Jobs that are not finished.
+    pub(crate) fn waiting(&self) -> u64 {
+        let unread = self.end.0.saturating_sub(self.watermark.position().0);
+        unread + self.watermark.unfinished() as u64
     }
 
     /// Whether an earlier owner has done this offset.
@@ -121,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_group_says_where_to_begin_only_where_the_store_knows_nothing_of_this_making_of_the_queue() {
+    fn the_store_says_where_to_begin_and_the_group_is_told_what_it_does_not_know() {
         let begun = |done| {
             let token = FenceToken::minted(1, Generation::new(1).unwrap(), 1);
             let claimed = Claimed { token, pass: None, done, stopped: Vec::new(), clean: true, suspects: Vec::new() };
@@ -130,7 +144,7 @@ mod tests {
             (tenancy.watermark.position(), tenancy.to_commit())
         };
         let known = |floor, anew| Progress { floor, anew, ..Progress::default() };
-        assert_eq!(begun(known(0, false)), (Offset(7), None));
+        assert_eq!(begun(known(0, false)), (Offset(0), None), "what the store lost runs again");
         assert_eq!(begun(known(0, true)), (Offset(0), Some(Offset(0))), "and the group is told");
         assert_eq!(begun(known(9, false)), (Offset(9), Some(Offset(9))));
         assert_eq!(begun(known(9, true)), (Offset(9), Some(Offset(9))));

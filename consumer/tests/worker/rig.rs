@@ -15,7 +15,7 @@ use keylane_consumer::{
     FencedStore, Handler, JobContext, Notice, Outcome, Parts, Summary, Worker, WorkerHandle, WorkerSettings,
     clock::Clock,
     group::local::{LocalGroup, LocalGroupSettings},
-    store::{StoreSession, sqlite::SqliteStore},
+    store::{StopRule, StoreSession, sqlite::SqliteStore},
 };
 use keylane_producer::{
     Enqueuer, GroupName, Job, JobKey, Log, Partition, PartitionCount, QueueIdentity, QueueSpec, Record, Timestamp,
@@ -101,6 +101,22 @@ impl Rig {
         file.busy_timeout(Duration::from_secs(10)).unwrap();
         file.pragma_update(None, "journal_mode", "wal").unwrap();
         file
+    }
+
+    /// As of now.
+    pub(crate) fn copy_of_store(&self) -> PathBuf {
+        let copy = self.folder.join("copy.db");
+        self.store_file().execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
+        copy
+    }
+
+    /// While no worker runs.
+    pub(crate) fn restore_store(&self, copy: &Path) {
+        // Another file, not other bytes in the same one: SQLite knows a file of this process by its inode.
+        for file in ["store.db", "store.db-wal", "store.db-shm"] {
+            let _ = std::fs::remove_file(self.folder.join(file));
+        }
+        std::fs::copy(copy, self.store_path()).unwrap();
     }
 
     fn log(&self) -> LocalLog {
@@ -268,6 +284,13 @@ impl Rig {
         let overview = session.overview().unwrap();
         let row = overview.iter().flat_map(|o| &o.stopped).find(|s| s.key == key).expect("it is stopped");
         session.release_key(partition, &key, row.version).unwrap()
+    }
+
+    pub(crate) fn stop_rule(&self, key: &str) -> StopRule {
+        let key = JobKey::try_from(key).unwrap();
+        let mut session = SqliteStore::new(self.store_path()).open(&self.queue, &"workers".parse().unwrap()).unwrap();
+        let overview = session.overview().unwrap();
+        overview.iter().flat_map(|o| &o.stopped).find(|row| row.key == key).expect("it is stopped").reason.rule
     }
 
     /// The offsets in a key's line, and everything below which the store has finished in its partition.

@@ -18,13 +18,11 @@ use tokio::{
     time::timeout,
 };
 
-use super::{
-    Now,
+use super::{Now, merge::Trouble, record::Record};
+use crate::{
     intake::{LARGEST_ANSWER, read_of_worker},
-    merge::Trouble,
-    record::Record,
+    snapshot::Snapshot,
 };
-use crate::snapshot::Snapshot;
 
 /// So long an answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -134,8 +132,17 @@ async fn ask_and_keep(
     };
     let mut record = locked(&record);
     match answer {
-        Ok(said) => record.merge.hear(&name, said, asked),
-        Err(trouble) => record.merge.miss(&name, trouble),
+        Ok(said) => {
+            record.asked.ok += 1;
+            record.merge.hear(&name, said, asked);
+        }
+        Err(trouble) => {
+            match trouble {
+                Trouble::Away => record.asked.missing += 1,
+                Trouble::Unreadable | Trouble::Elsewhere => record.asked.invalid += 1,
+            }
+            record.merge.miss(&name, trouble);
+        }
     }
     name
 }

@@ -1,6 +1,7 @@
 //! The routes. All of them read; none of them changes anything.
 
-mod answer;
+mod assets;
+mod metrics;
 mod stream;
 
 use std::{
@@ -12,6 +13,7 @@ use axum::{
     Router,
     extract::{Query, State},
     http::{HeaderMap, StatusCode, header},
+    middleware::{from_fn, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -29,14 +31,39 @@ use super::{
     page,
     record::Record,
 };
+use assets::typed;
+
 use crate::{
+    http::{
+        Limits,
+        answer::{self, json, plain, secured},
+    },
+    metrics::{OwnProcess, Traffic},
     snapshot::{Freshness, Snapshot},
     words::{self, phrase},
 };
-use answer::{json, plain, secured, typed};
 
 /// Streams at once; above it a reader is asked to come back.
 const MOST_STREAMS: usize = 200;
+/// A page's reader asks on one or a few connections, and stays on one of them.
+const LIMITS: Limits = Limits {
+    connections: 2 * MOST_STREAMS,
+    head_within: Duration::from_secs(15),
+    stalled_for: Duration::from_secs(30),
+    in_all: Duration::from_secs(24 * 3_600),
+};
+/// Routes whose requests are counted each by itself.
+const COUNTED: [&str; 9] = [
+    "/",
+    "/main",
+    "/v1/snapshot",
+    "/v1/autoscale",
+    "/v1/timeline.txt",
+    "/v1/events",
+    "/v1/events.ndjson",
+    "/metrics",
+    "/livez",
+];
 /// The loop that looks should never stand still for so long.
 const LOOP_DUE: Duration = Duration::from_secs(30);
 
@@ -47,31 +74,31 @@ pub struct Board {
     looked: watch::Receiver<u64>,
     streams: Arc<Semaphore>,
     started: Now,
+    traffic: Traffic,
+    process: OwnProcess,
 }
 
 impl Board {
     /// Shows what is kept in `record`; `looked` tells that somebody looked again.
     pub fn new(record: Arc<Mutex<Record>>, looked: watch::Receiver<u64>) -> Self {
-        Self { record, looked, streams: Arc::new(Semaphore::new(MOST_STREAMS)), started: Now::read() }
+        Self {
+            record,
+            looked,
+            streams: Arc::new(Semaphore::new(MOST_STREAMS)),
+            started: Now::read(),
+            traffic: Traffic::of(&COUNTED),
+            process: OwnProcess::new(),
+        }
     }
 
     /// Serves on `listener` what `targets` say, asked every `every`, until the future is dropped.
-    ///
-    /// # Errors
-    ///
-    /// If the listener fails.
-    pub async fn serve(
-        listener: TcpListener,
-        targets: Vec<Target>,
-        every: Duration,
-        settings: Settings,
-    ) -> std::io::Result<()> {
+    pub async fn serve(listener: TcpListener, targets: Vec<Target>, every: Duration, settings: Settings) {
         let record = Arc::new(Mutex::new(Record::new(settings)));
         let (look, looked) = watch::channel(0);
         let routes = Self::new(Arc::clone(&record), looked).routes();
         tokio::select! {
-            served = axum::serve(listener, routes).into_future() => served,
-            () = watch_sidecars(targets, every, record, look) => Ok(()),
+            () = crate::http::serve(listener, routes, LIMITS) => {}
+            () = watch_sidecars(targets, every, record, look) => {}
         }
     }
 
@@ -88,10 +115,12 @@ impl Board {
             .route("/v1/timeline.txt", get(timeline))
             .route("/v1/events", get(stream::events))
             .route("/v1/events.ndjson", get(lines))
+            .route("/metrics", get(scraped))
             .route("/livez", get(alive))
             .route("/healthz", get(alive))
             .route("/readyz", get(ready));
-        routes.layer(axum::middleware::from_fn(secured)).with_state(self)
+        let counted = from_fn_with_state(self.traffic.clone(), Traffic::counted);
+        routes.layer(from_fn(secured)).layer(counted).with_state(self)
     }
 
     fn view(&self) -> Arc<Snapshot> {
@@ -101,12 +130,12 @@ impl Board {
 
 async fn whole_page(State(board): State<Board>, Query(asked): Query<page::Asked>, headers: HeaderMap) -> Response {
     let html = board.render(page::document, &asked);
-    answer::html(&headers, html)
+    assets::html(&headers, html)
 }
 
 async fn main_part(State(board): State<Board>, Query(asked): Query<page::Asked>, headers: HeaderMap) -> Response {
     let html = board.render(page::main, &asked);
-    answer::html(&headers, html)
+    assets::html(&headers, html)
 }
 
 impl Board {
@@ -180,6 +209,10 @@ async fn lines(State(board): State<Board>) -> Response {
         text.push('\n');
     }
     ([(header::CONTENT_TYPE, "application/x-ndjson")], text).into_response()
+}
+
+async fn scraped(State(board): State<Board>) -> Response {
+    answer::metrics(metrics::page(&board))
 }
 
 #[derive(Deserialize)]

@@ -12,8 +12,8 @@ mod notices;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::clock::Now;
 use crate::{
+    clock::Now,
     snapshot::{
         Freshness, Observer, QueueView, SCHEMA, Scope, Snapshot, Totals, WorkerSession, WorkerState, WorkerView,
     },
@@ -208,6 +208,19 @@ impl Merge {
         self.workers.values().map(|heard| now.since(heard.spoke_ms)).min()
     }
 
+    /// How many sidecars' words are fresh, stale and lost; those whose worker stopped in order are not waited for.
+    pub(super) fn sidecars(&self, now: Now) -> [u32; 3] {
+        let mut counts = [0; 3];
+        for source in self.sources.values() {
+            let heard = source.worker.as_ref().and_then(|name| self.workers.get(name));
+            if !heard.is_some_and(Self::is_stopped) {
+                let freshness = heard.map_or(Freshness::Lost, |heard| self.freshness_of(heard, now));
+                counts[freshness as usize] += 1;
+            }
+        }
+        counts
+    }
+
     /// Sidecars and workers of which nothing was seen for an hour.
     fn forget(&mut self, now: Now) {
         self.sources.retain(|_, source| source.expected_until > now.boot_ms);
@@ -242,6 +255,10 @@ impl Merge {
     }
 
     fn is_silent(&self, heard: &Heard, now: Now) -> bool {
+        // Its sidecar knows no more of it.
+        if heard.view.state == WorkerState::Unknown {
+            return true;
+        }
         let age = now.since(heard.spoke_ms);
         let is_over = heard.view.session.remaining_ms.is_some_and(|left| left <= now.since(heard.asked_ms));
         age > self.settings.stale_after_ms || (age > WORD_IS_DUE_MS && is_over)

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     snapshot::Snapshot,
-    words::{Event, change::changes, event::fresh_id, fold},
+    words::{Event, EventType, change::changes, event::fresh_id, fold},
 };
 
 /// If nobody looked for so long, whoever asks looks first: an old view is never served as if it were new.
@@ -26,13 +26,32 @@ pub struct Record {
     last: Option<(Arc<Snapshot>, Now)>,
     episode: Option<(Ulid, i64)>,
     observer: String,
+    /// What came of asking sidecars.
+    pub(super) asked: Asked,
+    events_seen: [u64; EventType::ALL.len()],
+}
+
+/// How often a sidecar's answer was used, was not there, or was no snapshot of a worker of this group.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asked {
+    pub(super) ok: u64,
+    pub(super) missing: u64,
+    pub(super) invalid: u64,
 }
 
 impl Record {
     /// Nothing seen yet.
     pub fn new(settings: Settings) -> Self {
         let observer = settings.observer.name.clone();
-        Self { merge: Merge::new(settings), history: History::default(), last: None, episode: None, observer }
+        Self {
+            merge: Merge::new(settings),
+            history: History::default(),
+            last: None,
+            episode: None,
+            observer,
+            asked: Asked::default(),
+            events_seen: [0; EventType::ALL.len()],
+        }
     }
 
     /// Looks: makes the view of this moment and writes down what happened since the one before.
@@ -48,6 +67,9 @@ impl Record {
                 Event::new(&self.observer, episode, at_ms, now.wall_ms, happening)
             })
             .collect();
+        for event in &events {
+            self.events_seen[event.kind as usize] += 1;
+        }
         self.history.keep(&view, &events, now.wall_ms);
         self.last = Some((Arc::clone(&view), now));
         view
@@ -64,6 +86,11 @@ impl Record {
     /// What was.
     pub fn history(&self) -> &History {
         &self.history
+    }
+
+    /// How many events of each type, in the order of [`EventType::ALL`].
+    pub(super) fn events_seen(&self) -> [u64; EventType::ALL.len()] {
+        self.events_seen
     }
 
     /// When the last look was.

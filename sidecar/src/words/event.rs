@@ -93,6 +93,56 @@ pub enum EventType {
     ObserverGap,
 }
 
+impl EventType {
+    /// All of them.
+    pub const ALL: [Self; 19] = [
+        Self::WorkerStarted,
+        Self::WorkerDraining,
+        Self::WorkerStopped,
+        Self::WorkerLost,
+        Self::WorkerReturned,
+        Self::Acquired,
+        Self::Draining,
+        Self::Released,
+        Self::Expired,
+        Self::Absent,
+        Self::Contested,
+        Self::Stuck,
+        Self::Recovered,
+        Self::WriteRefused,
+        Self::HandlerFailing,
+        Self::HandlerPaused,
+        Self::HandlerRecovered,
+        Self::Rebalanced,
+        Self::ObserverGap,
+    ];
+
+    /// The word that is shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::WorkerStarted => "worker.started",
+            Self::WorkerDraining => "worker.draining",
+            Self::WorkerStopped => "worker.stopped",
+            Self::WorkerLost => "worker.lost",
+            Self::WorkerReturned => "worker.returned",
+            Self::Acquired => "partition.acquired",
+            Self::Draining => "partition.draining",
+            Self::Released => "partition.released",
+            Self::Expired => "partition.expired",
+            Self::Absent => "partition.absent",
+            Self::Contested => "partition.contested",
+            Self::Stuck => "partition.stuck",
+            Self::Recovered => "partition.recovered",
+            Self::WriteRefused => "write.refused",
+            Self::HandlerFailing => "handler.failing",
+            Self::HandlerPaused => "handler.paused",
+            Self::HandlerRecovered => "handler.recovered",
+            Self::Rebalanced => "group.rebalanced",
+            Self::ObserverGap => "observer.gap",
+        }
+    }
+}
+
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -281,5 +331,18 @@ fn facts(happening: &Happening) -> Facts<'_> {
             ..Facts::default()
         },
         H::ObserverGap { gap, .. } => Facts { duration: Some(*gap), ..Facts::default() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_is_shown_by_the_word_that_is_written() {
+        for (at, kind) in EventType::ALL.into_iter().enumerate() {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());
+            assert_eq!(kind as usize, at, "it counts as many");
+        }
     }
 }

@@ -51,7 +51,8 @@ fn claimed(queue: &Queue) -> Result<std::sync::Arc<Fence>, Failure> {
     let member = MemberId::new("bench").ok_or_else(|| refused("no member"))?;
     let generation = Generation::new(1).ok_or_else(|| refused("no generation"))?;
     let partition = Partition(0);
-    let candidate = Candidate { partition, generation, owner: Owner::fresh(&member), worker: "bench".into() };
+    let candidate =
+        Candidate { partition, generation, owner: Owner::fresh(&member), worker: "bench".into(), begin: None };
     let claim = session.claim(&candidate).map_err(|e| refused("the claim was not granted").because(&e))?;
     let clock = Clock::boot();
     let lease = Lease::new(clock.clone(), PROVED_FOR);

@@ -42,13 +42,19 @@ fn check(cli: &Cli) -> Result<(), Failure> {
             }
         },
         Command::Status(_)
+        | Command::Why(_)
+        | Command::Peek(_)
         | Command::Results(_)
         | Command::Parked(_)
         | Command::Retry(_)
         | Command::Fence(_)
         | Command::Demo(_)
         | Command::DemoWorker(_) => broker(global).and_then(|()| store(global)),
-        Command::Timeline(_) | Command::Narrate(_) | Command::Config(_) | Command::Completions(_) => Ok(()),
+        Command::Sidecar(_)
+        | Command::Timeline(_)
+        | Command::Narrate(_)
+        | Command::Config(_)
+        | Command::Completions(_) => Ok(()),
     }
 }
 

@@ -100,6 +100,39 @@ impl Eye {
     }
 }
 
+/// Which jobs of a partition may not be done, as its owner would find it.
+pub(crate) struct Unfinished {
+    pub(crate) partition: Partition,
+    /// Everything below it is done.
+    pub(crate) from: Offset,
+    /// The end of the log.
+    pub(crate) end: Offset,
+    /// What is done of the rest.
+    pub(crate) done: Progress,
+}
+
+impl Eye {
+    /// Of one partition, or of all of them.
+    pub(crate) fn unfinished(&mut self, only: Option<Partition>) -> Result<Vec<Unfinished>, Failure> {
+        let mut rows = self.store.look(&self.queue, &self.group)?.unwrap_or_default();
+        let committed = self.reader.overview()?.committed;
+        let meant = self.queue.partitions.all().filter(|partition| only.is_none_or(|only| only == *partition));
+        meant
+            .map(|partition| {
+                let row = rows.iter_mut().find(|row| row.partition == partition);
+                let done = row.map(|row| std::mem::take(&mut row.done)).unwrap_or_default();
+                let Bounds { start, end } = self.log.bounds(&self.queue, partition)?;
+                let says = if done == Progress::default() {
+                    committed.get(&partition).copied().flatten().unwrap_or(start)
+                } else {
+                    Offset(done.floor)
+                };
+                Ok(Unfinished { partition, from: says.max(start), end, done })
+            })
+            .collect()
+    }
+}
+
 impl Picture {
     /// Whether somebody works on the partition now.
     pub(crate) fn is_worked_on(&self, partition: Partition) -> bool {

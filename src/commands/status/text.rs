@@ -150,6 +150,7 @@ fn one_stopped(
     let tries = key.attempts.0;
     let rule = match key.reason.rule {
         StopRule::OutOfAttempts => format!("out of attempts after {tries}"),
+        StopRule::OutOfTime => format!("out of time at try {tries}"),
         StopRule::Rejected => format!("rejected at try {tries}"),
         StopRule::WorkerDied => "workers died while it ran".to_owned(),
     };

@@ -109,6 +109,7 @@ fn in_words(notice: &Notice) -> (Tone, String) {
                 "key {key} is parked at job {job} ({}): {reason}",
                 match rule {
                     StopRule::OutOfAttempts => format!("out of {} attempts", attempts.0),
+                    StopRule::OutOfTime => format!("out of time at try {}", attempts.0),
                     StopRule::Rejected => "rejected".to_owned(),
                     StopRule::WorkerDied => "workers died".to_owned(),
                 }
@@ -124,6 +125,17 @@ fn in_words(notice: &Notice) -> (Tone, String) {
         }
         Notice::Overdue { job, after } => {
             (Bad, format!("job {job} runs for {} and does not react to its limit", time::short(*after)))
+        }
+        Notice::Stalled { partition, after, waiting, cause } => (
+            Bad,
+            format!(
+                "partition {partition} stands still for {} with {} to do: {cause}",
+                time::short(*after),
+                counted(*waiting, "job")
+            ),
+        ),
+        Notice::MovesAgain { partition, after } => {
+            (Good, format!("partition {partition} moves again after {}", time::short(*after)))
         }
         Notice::Ending => (Plain, "asked to end: finishing what runs".to_owned()),
         Notice::Left => (Plain, "left the group".to_owned()),
@@ -180,6 +192,13 @@ fn in_json(notice: &Notice) -> Value {
             json!({ "event": "quarantined", "partition": partition.0, "offset": offset.0, "reason": reason })
         }
         Notice::Overdue { job, after } => json!({ "event": "overdue", "job": job.as_str(), "after_ms": ms(after) }),
+        Notice::Stalled { partition, after, waiting, cause } => json!({
+            "event": "stalled", "partition": partition.0, "after_ms": ms(after), "waiting": waiting,
+            "cause": cause.to_string(),
+        }),
+        Notice::MovesAgain { partition, after } => {
+            json!({ "event": "moves_again", "partition": partition.0, "after_ms": ms(after) })
+        }
         Notice::Ending => json!({ "event": "ending" }),
         Notice::Left => json!({ "event": "left" }),
     }

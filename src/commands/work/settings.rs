@@ -26,6 +26,8 @@ pub(super) fn from_flags(args: &WorkArgs, store: &StoreUrl) -> Result<WorkerSett
     settings.retry.attempts = args.attempts;
     settings.retry.first = args.retry_first;
     settings.retry.longest = args.retry_longest;
+    settings.retry.give_up_after = args.give_up_after;
+    settings.stall_after = args.stall_after;
     settings.job_limit = args.job_timeout;
     settings.ownership.session = args.session_timeout;
     settings.ownership.drain = args.drain_timeout;

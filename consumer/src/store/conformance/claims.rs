@@ -1,11 +1,11 @@
 //! Who wins a partition, and that nobody else writes to it.
 #![allow(missing_docs, reason = "each function's name is its claim")]
 
-use keylane_producer::{Incarnation, Partition};
+use keylane_producer::{Incarnation, Offset, Partition};
 
 use super::{
-    ClaimRefused, Fence, Fenced, FencedStore, P0, P1, Place, Rig, StoreSession, candidate, group, letters, queue,
-    refused,
+    Candidate, ClaimRefused, Fence, Fenced, FencedStore, P0, P1, Place, Rig, StoreSession, candidate, group, letters,
+    queue, refused,
 };
 
 pub fn a_claim_reads_what_was_done<P: Place>() {
@@ -23,6 +23,22 @@ pub fn the_first_claim_is_clean<P: Place>() {
     let first = rig.claim("a", 1, P0);
     assert!(first.claimed.clean);
     assert!(!rig.claim("b", 2, P0).claimed.clean, "a did not hand over");
+}
+
+pub fn the_group_says_where_the_first_claim_begins_and_no_later_one<P: Place>() {
+    let rig = Rig::<P>::new();
+    let at = |worker: &str, generation, partition, begin| {
+        let candidate = Candidate { begin: Some(Offset(begin)), ..candidate(worker, generation, partition) };
+        let holder = rig.try_claim(&candidate).unwrap();
+        (holder.claimed.done.floor, holder.claimed.done.ranges.clone(), holder)
+    };
+    let (floor, ranges, mut first) = at("a", 1, P0, 7);
+    assert_eq!((floor, ranges), (7, vec![]), "another consumer was there before");
+    assert_eq!(letters(&first.write(vec![rig.job("k", 6), rig.job("k", 7)]).unwrap()), "da");
+    assert_eq!((at("b", 2, P0, 9).0, rig.place.marker_rows(P0)), (8, 1), "and it is written down");
+    // Nothing was committed at the first claim; what was done since is lost with an older copy, and runs again.
+    assert_eq!(at("a", 1, P1, 0).0, 0);
+    assert_eq!((at("b", 2, P1, 9).0, rig.place.marker_rows(P1)), (0, 0));
 }
 
 pub fn a_lower_generation_is_refused<P: Place>() {

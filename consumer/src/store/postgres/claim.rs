@@ -18,7 +18,7 @@ use super::{
 use crate::{
     error::{Detail, Error},
     fence::{FenceToken, Pass},
-    store::{Candidate, ClaimError, ClaimRefused, Claimed, rule},
+    store::{Candidate, ClaimError, ClaimRefused, Claimed, ranges::Ranges, rule},
 };
 
 pub(super) fn claim(session: &mut PostgresSession, candidate: &Candidate) -> Result<Claimed, ClaimError> {
@@ -39,6 +39,9 @@ pub(super) fn claim(session: &mut PostgresSession, candidate: &Candidate) -> Res
     let clean = if again { row.clean } else { row.handed_over };
     if !again && !clean {
         count_deaths(&mut tx, scope, partition, &row).map_err(&sql)?;
+    }
+    if row.claim == 0 {
+        begin(&mut tx, scope, candidate)?;
     }
     let minted = raise(&mut tx, scope, candidate, clean, rules).map_err(&sql)?.ok_or_else(|| missing(partition))?;
     let token = FenceToken::minted(uint(row.epoch), candidate.generation, uint(minted));
@@ -145,6 +148,17 @@ fn raise(
         (&rules.equal_generation_wins(), Type::BOOL),
     ];
     Ok(tx.query(sql, &params)?.first().map(|row| row.get(0)))
+}
+
+/// The first claim of all: the group may have been another consumer's before.
+fn begin(tx: &mut Transaction<'_>, scope: &Scope, candidate: &Candidate) -> Result<(), Error> {
+    let doing = format!("cannot claim partition {} in the store", candidate.partition);
+    let before = markers::of(tx, scope, candidate.partition).map_err(cannot(&doing))?;
+    let Some(last) = candidate.begins_behind(&before, scope.anew) else { return Ok(()) };
+    let (mut after, mut change) = (Ranges::default(), markers::Change::default());
+    after.add(0, last);
+    change.add(candidate.partition, &before, &after);
+    change.write(tx, scope)
 }
 
 /// The last owner did not hand over: what it had started and not finished may have killed it.

@@ -20,13 +20,17 @@ use crate::{
     store::{Progress, ranges::Ranges},
 };
 
-/// Everything that is done in a partition, as a new owner goes by it.
-pub(super) fn progress(tx: &mut Transaction<'_>, scope: &Scope, partition: Partition) -> Result<Progress, SqlError> {
+/// Everything that is done in a partition.
+pub(super) fn of(tx: &mut Transaction<'_>, scope: &Scope, partition: Partition) -> Result<Ranges, SqlError> {
     let sql = "SELECT first, last FROM keylane.marker WHERE scope = $1 AND part = $2
                UNION ALL SELECT \"offset\", \"offset\" FROM keylane.admitted WHERE scope = $1 AND part = $2";
     let rows = tx.query(sql, &[(&scope.id, Type::INT8), (&count(partition.0), Type::INT4)])?;
-    let ranges: Ranges = rows.iter().map(|row| range(row, 0)).collect();
-    Ok(Progress { anew: scope.anew, ..ranges.into() })
+    Ok(rows.iter().map(|row| range(row, 0)).collect())
+}
+
+/// The same, as a new owner goes by it.
+pub(super) fn progress(tx: &mut Transaction<'_>, scope: &Scope, partition: Partition) -> Result<Progress, SqlError> {
+    Ok(Progress { anew: scope.anew, ..of(tx, scope, partition)?.into() })
 }
 
 /// The same for every partition of the queue.

@@ -9,6 +9,7 @@ use crate::{
     fence::FenceToken,
     store::{
         Candidate, ClaimError, ClaimRefused, Claimed,
+        ranges::Ranges,
         rule::{Claimant, Row, Won},
     },
 };
@@ -26,6 +27,9 @@ pub(super) fn claim(session: &mut SqliteSession, candidate: &Candidate) -> Resul
     let clean = if again { row.clean } else { row.handed_over };
     if !again && !clean {
         count_deaths(&tx, ours, scope, partition, &row).map_err(&sql)?;
+    }
+    if row.claim == 0 {
+        begin(&tx, ours, scope, candidate).map_err(&sql)?;
     }
     let minted = raise(&tx, ours, scope, candidate, clean).map_err(&sql)?;
     let claimed = Claimed {
@@ -114,6 +118,15 @@ fn raise(tx: &Connection, ours: &Ours, scope: &Scope, candidate: &Candidate, cle
         ],
         |row| row.get(0),
     )
+}
+
+/// The first claim of all: the group may have been another consumer's before.
+fn begin(tx: &Connection, ours: &Ours, scope: &Scope, candidate: &Candidate) -> rusqlite::Result<()> {
+    let before = markers::all(tx, ours, scope, candidate.partition)?;
+    let Some(last) = candidate.begins_behind(&before, scope.anew) else { return Ok(()) };
+    let mut after = Ranges::default();
+    after.add(0, last);
+    markers::replace(tx, ours, scope, candidate.partition, &before, &after)
 }
 
 /// The last owner did not hand over: what it had started and not finished may have killed it.

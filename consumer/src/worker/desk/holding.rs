@@ -117,7 +117,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         let asked = self.owners.remove(&partition).filter(|(of, _)| *of == tenure);
         let (_, owner) = asked.unwrap_or_else(|| (tenure, Owner::fresh(member)));
         self.owners.insert(partition, (tenure, owner.clone()));
-        let candidate = Candidate { partition, generation, owner, worker: self.settings.name.clone() };
+        let candidate = Candidate { partition, generation, owner, worker: self.settings.name.clone(), begin: None };
         self.claims.push_back((candidate, tenure));
     }
 

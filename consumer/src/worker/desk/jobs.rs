@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
+    time::Duration,
 };
 
 use keylane_producer::{Attempt, Job, Offset, Partition, StoredRecord};
@@ -20,11 +21,18 @@ use crate::{
     worker::{clerk, runner::Ended, tenancy::Tenancy},
 };
 
+/// Failed tries of a job under this owner.
+pub(super) struct Failures {
+    count: u32,
+    /// When the first one failed.
+    since: BootTime,
+}
+
 /// A job that runs.
 pub(super) struct Run {
     pub(super) job: Arc<Job>,
     pub(super) attempt: Attempt,
-    since: BootTime,
+    pub(super) since: BootTime,
     told_overdue: bool,
     /// The store knows, or is told, that it runs: it may be what killed a worker.
     on_record: bool,
@@ -59,10 +67,14 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         position: Offset,
         end: Offset,
     ) {
+        let now = self.clock.now();
         let Some(tenancy) = self.tenancies.get_mut(&partition) else { return };
         if from > tenancy.watermark.position() {
             // Of a resume that an earlier tenure asked for: what lies between was not seen here.
             return self.control.resume(partition, tenancy.watermark.position());
+        }
+        if tenancy.waiting() == 0 {
+            tenancy.moved = now;
         }
         tenancy.end = tenancy.end.max(end);
         let tenure = tenancy.tenure;
@@ -111,7 +123,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             self.lanes.start_unless(|partition| self.outbox.holds_back(partition))
         {
             let deaths = self.tenancies.get(&ticket.partition).and_then(|t| t.deaths(ticket.offset));
-            let failures = self.failures.get(&ticket).copied().unwrap_or(0);
+            let failures = self.failures.get(&ticket).map_or(0, |failures| failures.count);
             let attempt = Attempt(1 + failures + deaths.unwrap_or(0));
             self.running.insert(ticket, Run::begin(job, attempt, now));
             match deaths {
@@ -255,16 +267,18 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     }
 
     /// A try failed: again later, or the key is parked.
-    pub(super) fn failed(&mut self, ticket: Ticket, reason: &str, asked: Option<std::time::Duration>) {
+    pub(super) fn failed(&mut self, ticket: Ticket, reason: &str, asked: Option<Duration>) {
         let Some(run) = self.running.get(&ticket) else { return };
-        match self.settings.retry.decide(run.attempt, asked, fastrand::f64()) {
-            Decision::Stop => self.stop_key(ticket, StopRule::OutOfAttempts, reason),
+        let now = self.clock.now();
+        let failing = self.failures.get(&ticket).map_or(Duration::ZERO, |failures| now.since(failures.since));
+        match self.settings.retry.decide(run.attempt, failing, asked, fastrand::f64()) {
+            Decision::Stop(rule) => self.stop_key(ticket, rule, reason),
             Decision::Again(after) => {
                 let (job, key, attempt) = (run.job.id.clone(), run.job.key.clone(), run.attempt);
                 self.running.remove(&ticket);
-                *self.failures.entry(ticket).or_default() += 1;
+                self.failures.entry(ticket).or_insert(Failures { count: 0, since: now }).count += 1;
                 self.lanes.wait(ticket, &key);
-                self.set_timer(self.clock.now().plus(after), Timer::Retry(ticket));
+                self.set_timer(now.plus(after), Timer::Retry(ticket));
                 self.keys_waiting.insert(ticket, key.clone());
                 self.summary.retried += 1;
                 (self.notices)(Notice::WillRetry { job, key, attempt, after, reason: cut(reason).into() });

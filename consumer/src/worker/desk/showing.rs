@@ -39,10 +39,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 state,
                 claimed: tenancy.is_some(),
                 since: sight.held_since(partition, tenure, state, now),
-                lag: tenancy.zip(sight.read_at(partition, tenure)).map(|(t, at)| {
-                    let unread = t.end.0.saturating_sub(t.watermark.position().0);
-                    (unread + t.watermark.unfinished() as u64, at)
-                }),
+                lag: tenancy.zip(sight.read_at(partition, tenure)).map(|(t, at)| (t.waiting(), at)),
                 last_completed: sight.completed_at(partition, tenure),
                 in_flight: running.get(&(partition, tenure)).copied().unwrap_or(0),
             });

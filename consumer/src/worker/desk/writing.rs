@@ -279,6 +279,9 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         if applied + done > 0 {
             self.show_completed(partition, tenure);
         }
+        if results.iter().any(|result| !matches!(result, JobWritten::EffectFailed(_) | JobWritten::NoRoom)) {
+            self.has_moved(partition);
+        }
         let took_room = results.iter().any(|result| matches!(result, JobWritten::Stopped | JobWritten::Parked));
         let mut without_room = Vec::new();
         for (job, result) in batch.jobs.into_iter().zip(results) {

@@ -125,8 +125,9 @@ impl Merge {
         let youngest = |claims: &[Claim<'_>]| {
             claims.iter().max_by_key(|c| c.heard.spoke_ms).copied().map(|c| c.heard.view.worker.clone())
         };
-        let last_known_worker =
-            youngest(claims).or_else(|| self.memory.get(&number).and_then(|memory| memory.last_owner.clone()));
+        let last_known_worker = youngest(claims)
+            .or_else(|| self.memory.get(&number).and_then(|memory| memory.last_owner.clone()))
+            .or_else(|| self.said_to_have_held(number));
         // A worker that speaks and says that its own session ran out goes before one that is silent.
         let said: Vec<Claim<'_>> = claims.iter().copied().filter(|claim| claim.is(PartitionState::Expired)).collect();
         let may_run =
@@ -143,10 +144,7 @@ impl Merge {
             );
         }
         if let Some(claim) = claims.iter().max_by_key(|c| c.heard.spoke_ms) {
-            let over_ms =
-                claim.view.session_remaining_ms.map(|left| now.since(claim.heard.asked_ms).saturating_sub(left));
-            let since = over_ms.map(|over| rfc3339(now.wall_ms - over.cast_signed()));
-            return self.expired(number, *claim, since, now);
+            return self.expired(number, *claim, self.ran_out(*claim, now), now);
         }
         let covered = !self.rules.absence_needs_coverage || (self.is_covered(now) && !self.is_warming_up());
         if covered && count.is_some() {
@@ -154,6 +152,24 @@ impl Merge {
             return PartitionView { last_known_worker, since, ..blank(number, PartitionState::Absent) };
         }
         PartitionView { last_known_worker, ..blank(number, PartitionState::Unknown) }
+    }
+
+    /// By the worker's own word if it had any on that, else by our clock.
+    fn ran_out(&self, claim: Claim<'_>, now: Now) -> Option<String> {
+        if claim.view.state == PartitionState::Expired {
+            return claim.view.since.clone().filter(|_| !self.has_jumped(claim.heard, now));
+        }
+        let over_ms = now.since(claim.heard.asked_ms).checked_sub(claim.view.session_remaining_ms?)?;
+        Some(rfc3339(now.wall_ms - over_ms.cast_signed()))
+    }
+
+    /// Of a silent worker its sidecar still knows what it had, also if we never saw it.
+    fn said_to_have_held(&self, number: u32) -> Option<String> {
+        self.workers.values().find_map(|heard| {
+            let said = &heard.said.partitions;
+            let at = said.binary_search_by_key(&number, |p| p.partition).ok()?;
+            said[at].last_known_worker.clone()
+        })
     }
 
     fn expired(&self, number: u32, claim: Claim<'_>, since: Option<String>, now: Now) -> PartitionView {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    board::intake,
+    intake,
     snapshot::{Lag, PartitionState, PartitionView, WhyUnknown},
 };
 use PartitionState::{Absent, Contested, Draining, Expired, Held, Unknown};

@@ -1,4 +1,6 @@
-//! The board's own clock.
+//! The clock of whoever watches: its own, since it may not know the crate that mints tokens.
+
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -22,6 +24,7 @@ impl Now {
     }
 
     /// The same moment so much later, on both clocks.
+    #[cfg(any(feature = "board", test))]
     #[must_use]
     pub fn later(self, ms: u64) -> Self {
         Self { boot_ms: self.boot_ms + ms, wall_ms: self.wall_ms + ms.cast_signed() }
@@ -31,4 +34,10 @@ impl Now {
     pub fn since(self, boot_ms: u64) -> u64 {
         self.boot_ms.saturating_sub(boot_ms)
     }
+}
+
+/// Time that passed while the machine was awake: for how long something took.
+pub(crate) fn running() -> Duration {
+    let time = clock_gettime(ClockId::Monotonic);
+    Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! A sidecar's answer, held to the contract before anything is made of it.
+//! A snapshot from outside, held to the contract before anything is made of it.
 //!
 //! 1. No field that the contract does not name, no name or time outside its pattern, no list beyond its bound.
 //! 2. What is refused is refused whole, and nothing of its text is passed on.
@@ -40,9 +40,21 @@ pub fn read(answer: &[u8]) -> Result<Snapshot, Refused> {
 ///
 /// # Errors
 ///
-/// [`Refused`] if it does not keep the contract, or speaks for a group.
+/// [`Refused`] if it does not keep the contract, or speaks for others.
 pub fn read_of_worker(answer: &[u8]) -> Result<Snapshot, Refused> {
-    read(answer).and_then(|s| if s.scope == Scope::Worker { Ok(s) } else { Err(Refused::BreaksTheContract) })
+    let snapshot = serde_json::from_slice(answer).map_err(|_| Refused::NotASnapshot)?;
+    if is_of_worker(&snapshot) { Ok(snapshot) } else { Err(Refused::BreaksTheContract) }
+}
+
+/// Whether it keeps the contract, and a worker speaks for itself and nobody else.
+pub fn is_of_worker(snapshot: &Snapshot) -> bool {
+    // None before its first word.
+    let own = snapshot.workers.first().map(|own| &own.worker);
+    let speaks_for_itself = |p: &PartitionView| p.worker.as_ref().is_none_or(|name| Some(name) == own);
+    snapshot.scope == Scope::Worker
+        && snapshot.workers.len() <= 1
+        && snapshot.partitions.iter().all(speaks_for_itself)
+        && keeps_the_contract(snapshot)
 }
 
 fn keeps_the_contract(snapshot: &Snapshot) -> bool {
@@ -90,7 +102,7 @@ fn partition(p: &PartitionView) -> bool {
     state && claimants && lag && known && names.into_iter().all(|n| is_name(n)) && times.into_iter().all(|t| is_time(t))
 }
 
-fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'/' | b':' | b'-');
     (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(allowed)
 }
@@ -101,7 +113,7 @@ fn is_code(code: &str) -> bool {
 }
 
 /// `2026-12-01T14:02:31.412Z`, and a day that exists.
-fn is_time(time: &str) -> bool {
+pub(crate) fn is_time(time: &str) -> bool {
     let shape = b"0000-00-00T00:00:00.000Z";
     let fits = |(&c, &s): (&u8, &u8)| if s == b'0' { c.is_ascii_digit() } else { c == s };
     time.len() == shape.len() && time.as_bytes().iter().zip(shape).all(fits) && unix_ms(time).is_some()
@@ -114,7 +126,7 @@ mod tests {
     use super::*;
 
     fn example() -> Value {
-        serde_json::from_str(include_str!("../../../docs/schemas/snapshot.example.json")).unwrap()
+        serde_json::from_str(include_str!("../../docs/schemas/snapshot.example.json")).unwrap()
     }
 
     fn answer(change: impl FnOnce(&mut Value)) -> Result<Snapshot, Refused> {
