@@ -98,6 +98,7 @@ impl Site {
             generation: Generation::new(generation).expect("it is not 0"),
             owner: Owner::fresh(&member),
             worker: "bench".into(),
+            begin: None,
         };
         let claimed = session.claim(&candidate).map_err(|error| match error {
             ClaimError::Failed(error) => error.into(),
