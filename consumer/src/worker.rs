@@ -148,9 +148,8 @@ impl<S: FencedStore, H: Handler<S>> Worker<S, H> {
         let Self { settings, parts, requests, sink } = self;
         let lease = Lease::with_guards(parts.clock.clone(), settings.poll_limit, settings.guards);
         let open = || parts.store.open(&parts.queue, &parts.group_name);
-        let scribes = settings.store_connections.unwrap_or(S::CONNECTIONS);
         let (claiming, closing) = (open()?, open()?);
-        let writing = (0..scribes).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
+        let writing = (0..settings.connections::<S>()).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
         let control = parts.group.control();
         let places =
             places::Places { count: parts.queue.partitions, former: StoreSession::<S>::former_counts(&claiming) };
@@ -186,7 +185,7 @@ impl<S: FencedStore, H: Handler<S>> Worker<S, H> {
             },
             requests: requests.1,
         };
-        desk::Desk::new(settings, scribes, places, lease, control, runner, sight, Box::new(notices)).run(&mail)
+        desk::Desk::new(settings, places, lease, control, runner, sight, Box::new(notices)).run(&mail)
     }
 }
 

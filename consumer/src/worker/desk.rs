@@ -144,7 +144,6 @@ const SURVEY: Duration = Duration::from_millis(200);
 impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     pub(crate) fn new(
         settings: WorkerSettings,
-        scribes: usize,
         places: Places,
         lease: Arc<Lease>,
         control: Arc<dyn GroupControl>,
@@ -157,7 +156,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         Self {
             ownership: Ownership::new(settings.ownership),
             lanes: Lanes::new(settings.lanes),
-            outbox: Outbox::new(scribes, settings.guards.one_way),
+            outbox: Outbox::new(settings.connections::<S>(), settings.guards.one_way),
             settings,
             places,
             clock,

@@ -8,7 +8,7 @@ use crate::{
     lanes::LaneLimits,
     ownership::OwnershipLimits,
     retry::RetryPolicy,
-    store::MAX_PARKED,
+    store::{FencedStore, MAX_PARKED},
 };
 
 /// How a worker behaves. Start from [`WorkerSettings::named`].
@@ -74,6 +74,11 @@ impl WorkerSettings {
             until_empty: false,
             guards: Guards::default(),
         }
+    }
+
+    /// Over how many connections it writes to this store.
+    pub(super) fn connections<S: FencedStore>(&self) -> usize {
+        self.store_connections.unwrap_or(S::CONNECTIONS)
     }
 
     /// Whether the settings fit together.

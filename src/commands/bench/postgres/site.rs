@@ -151,7 +151,8 @@ impl Site {
 
     /// One statement in a transaction of its own.
     pub(super) fn say(&self, sql: &str) -> Result<(), Failure> {
-        Ok(self.connection().transaction(|tx| tx.execute(sql, &[]))?).map(drop)
+        self.connection().transaction(|tx| tx.execute(sql, &[]))?;
+        Ok(())
     }
 
     /// What a COMMIT waits for here.
