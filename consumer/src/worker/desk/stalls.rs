@@ -24,7 +24,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         }
         self.next_stall_look = now.plus(LOOK.min(self.settings.stall_after));
         let mut stalled = Vec::new();
-        for (&partition, tenancy) in self.tenancies.iter_mut() {
+        for (&partition, tenancy) in &mut self.tenancies {
             let waiting = tenancy.waiting();
             if waiting == 0 {
                 tenancy.moved = now;
