@@ -190,6 +190,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         let window = self.settings.lanes.known_jobs;
         let released: Vec<_> = claimed.stopped.iter().filter(|row| row.released).map(|row| row.key.clone()).collect();
         let tenancy = Tenancy::begin(tenure, claimed, committed, partition, &self.lease, window);
+        self.outbox.settle(partition, self.tenancies.keys().copied());
         self.lanes.open(partition, tenure);
         for key in &tenancy.parked {
             self.lanes.parked(partition, tenure, key.clone());

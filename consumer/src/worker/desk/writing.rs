@@ -30,6 +30,8 @@ pub(super) struct Outbox<S: FencedStore> {
     waiting: BTreeMap<Partition, Waiting<S>>,
     in_hand: HashMap<Partition, Vec<Arc<Job>>>,
     ways: Vec<Way>,
+    /// The scribe of each partition that this worker has held.
+    homes: HashMap<Partition, usize>,
     /// Partitions whose lines are full, and when it is tried again.
     pub(super) full: HashMap<Partition, BootTime>,
     /// Without it, a twin's, a write goes where its first job says.
@@ -65,14 +67,26 @@ impl<S: FencedStore> Outbox<S> {
     pub(super) fn new(ways: usize, one_way: bool) -> Self {
         let ways = (0..ways).map(|_| Way { busy: false, again: None, backoff: FIRST_WAIT, failed: false }).collect();
         let (waiting, in_hand, full) = (BTreeMap::new(), HashMap::new(), HashMap::new());
-        Self { waiting, in_hand, ways, full, one_way }
+        Self { waiting, in_hand, ways, homes: HashMap::new(), full, one_way }
+    }
+
+    /// A partition is held from now on: if it never was, it goes to the scribe with the fewest of those that are held beside it.
+    pub(super) fn settle(&mut self, partition: Partition, held: impl Iterator<Item = Partition>) {
+        let mut load = vec![0; self.ways.len()];
+        held.filter(|&other| other != partition)
+            .filter_map(|other| self.homes.get(&other))
+            .for_each(|&way| load[way] += 1);
+        let least = (0..load.len()).min_by_key(|&way| load[way]).unwrap_or(0);
+        self.homes.entry(partition).or_insert(least);
     }
 
     /// Which scribe writes for the partition.
     fn way_of(&self, partition: Partition) -> usize {
-        let waiting = || self.waiting.get(&partition).and_then(|w| w.jobs.iter().map(|job| job.offset.0).min());
-        let place = if self.one_way { u64::from(partition.0) } else { waiting().unwrap_or(0) };
-        usize::try_from(place % self.ways.len() as u64).expect("it is below a length")
+        if self.one_way {
+            return self.homes.get(&partition).copied().unwrap_or(0);
+        }
+        let first = self.waiting.get(&partition).and_then(|w| w.jobs.iter().map(|job| job.offset.0).min());
+        usize::try_from(first.unwrap_or(0) % self.ways.len() as u64).expect("it is below a length")
     }
 
     /// The soonest that a write is tried again.
@@ -122,7 +136,7 @@ impl<S: FencedStore> Outbox<S> {
     /// Whether no job of the partition is to start, because finished ones wait this way: it could not be written either, and
     /// would run a second time if the worker ended before the store is back.
     pub(super) fn holds_back(&self, partition: Partition) -> bool {
-        self.is_held_up(self.way_of(partition))
+        self.ways.iter().any(|way| way.failed) && self.is_held_up(self.way_of(partition))
     }
 
     fn is_held_up(&self, way: usize) -> bool {
@@ -364,4 +378,28 @@ fn has_run<S: FencedStore>(job: &JobWrite<S>) -> bool {
 fn count(results: &[JobWritten]) -> (u64, u64) {
     let how_many = |is: fn(&JobWritten) -> bool| results.iter().filter(|&result| is(result)).count() as u64;
     (how_many(|r| matches!(r, JobWritten::Applied)), how_many(|r| matches!(r, JobWritten::AlreadyDone)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::SqliteStore;
+
+    /// With their number modulo the connections, each of these would have the same one.
+    #[test]
+    fn partitions_are_spread_over_the_connections_whatever_their_numbers_and_keep_theirs() {
+        let mut outbox = Outbox::<SqliteStore>::new(4, true);
+        let dealt = [0, 4, 8, 12].map(Partition);
+        for (at, &partition) in dealt.iter().enumerate() {
+            outbox.settle(partition, dealt[..at].iter().copied());
+        }
+        assert_eq!(dealt.map(|partition| outbox.way_of(partition)), [0, 1, 2, 3]);
+        // The one of 8 is free now, and 1 has none yet; 0 was given back, and comes again when all others have one too.
+        outbox.settle(Partition(1), [0, 4, 12].map(Partition).into_iter());
+        assert_eq!(outbox.way_of(Partition(1)), 2);
+        outbox.settle(Partition(0), [1, 4, 12].map(Partition).into_iter());
+        assert_eq!(outbox.way_of(Partition(0)), 0, "it keeps its own: a COMMIT of it may be under way there");
+        outbox.settle(Partition(4), [0, 1, 12].map(Partition).into_iter());
+        assert_eq!(outbox.way_of(Partition(4)), 1);
+    }
 }
