@@ -10,7 +10,7 @@
 //! 5. When faults stop, every job ends done, or waits in its key's line behind one that cannot be done; and every partition is
 //!    committed to its end.
 //!
-//! A failure prints its seed and its event log; `KEYLANE_SEED=n` plays that one again.
+//! A failure prints its event log and the command that plays it again.
 
 mod group;
 mod store;
@@ -19,8 +19,10 @@ mod world;
 
 use world::World;
 
-/// `KEYLANE_SEEDS=n` runs more.
+/// Runs of a twin, at most.
 const SEEDS: u64 = 300;
+/// Runs go on until so much has happened in them; with `KEYLANE_SEEDS=n` there are exactly n.
+const EVENTS: u64 = 1_000_000;
 
 /// Which guard a run goes without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +56,18 @@ fn whatever_fails_no_stale_write_lands_and_every_job_ends() {
         return;
     }
     let mut seen = world::Seen::default();
-    for seed in 0..number("KEYLANE_SEEDS").unwrap_or(SEEDS) {
+    let seeds = number("KEYLANE_SEEDS");
+    for seed in 0.. {
+        if seeds.map_or(seen.events >= EVENTS, |seeds| seed >= seeds) {
+            println!("{} events in {seed} runs", seen.events);
+            break;
+        }
         match World::run(seed, Without::Nothing) {
             Ok(more) => seen.add(&more),
             Err(violation) => {
                 let (log, _) = World::replay(seed, Without::Nothing);
-                panic!("{}\n{violation}\nKEYLANE_SEED={seed} plays it again", log.join("\n"));
+                let again = "cargo test -p keylane-consumer --lib simulation::whatever -- --nocapture";
+                panic!("{}\n{violation}\nplay it again: KEYLANE_SEED={seed} {again}", log.join("\n"));
             }
         }
     }

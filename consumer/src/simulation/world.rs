@@ -130,6 +130,8 @@ pub(super) struct CommitRequest {
 /// How often things happened that the guards are there for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
+    /// All that happened to a worker, the group or the store.
+    pub(super) events: u64,
     pub(super) refused_writes: u64,
     pub(super) refused_claims: u64,
     pub(super) refused_commits: u64,
@@ -151,12 +153,12 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    fn each(&mut self) -> [&mut u64; 18] {
+    fn each(&mut self) -> [&mut u64; 19] {
         let Self { refused_writes: a, refused_claims: b, refused_commits: c, disowned: d, rejoins: e, .. } = self;
         let Self { unknown_writes: f, unknown_claims: g, retries: h, stops: i, rereads: j, .. } = self;
         let Self { fenced_starts: k, words_of_old_tenures: l, drains: m, cut_drains: n, leaves: o, .. } = self;
-        let Self { skipped_as_done: p, parks: q, returns: r, .. } = self;
-        [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r]
+        let Self { skipped_as_done: p, parks: q, returns: r, events: s, .. } = self;
+        [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s]
     }
 
     pub(super) fn add(&mut self, more: &Self) {
@@ -224,6 +226,7 @@ impl World {
             if self.now() > LIMIT {
                 return Err(format!("not every job ended: {}", self.unfinished().unwrap_or_default()));
             }
+            self.seen.events += 1;
             self.happen(event);
             if let Some(violation) = self.violation.take() {
                 return Err(violation);
