@@ -89,6 +89,8 @@ impl Watermark {
 }
 
 #[cfg(test)]
+mod commits;
+#[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
