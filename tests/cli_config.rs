@@ -107,6 +107,7 @@ fn a_check_refuses_what_the_command_refuses_and_by_the_same_code() {
         (&["status", "--kafka-property", "acks=1"], 3, "acks"),
         (&["enqueue", "--one", "k", "--kafka-property", "acks=1"], 3, "acks"),
         (&["work", "--builtin", "discard", "--store-connections", "2"], 2, "Postgres"),
+        (&["work", "--builtin", "discard", "--session-timeout", "1ms"], 3, "500ms"),
         (&["bench", "postgres"], 2, "needs a database"),
         (&["board", "--sidecar", "nowhere"], 2, "--sidecar"),
         (&["board", "--sidecar", "a:1", "--lost-after", "5s"], 2, "--stale-after"),

@@ -1,7 +1,7 @@
 //! Pure: what may still be said of a worker that spoke so long ago.
 //!
-//! 1. A silent worker's state is `unknown`, since its last word; what it held is `unknown` while its session may run, and
-//!    `expired` once that is over. Its name moves to `last_known_worker`.
+//! 1. A silent worker's state is `unknown`, since its last word; what it held is `unknown` while its session may run (its
+//!    name is the `last_known_worker` then), and `expired` once that is over, by the name of the worker that let it run out.
 //! 2. Its lag and its running jobs are unknown, never what they were. When a job was last finished stays: it is past.
 //! 3. Who said that it stopped is not silent: that word is its last.
 

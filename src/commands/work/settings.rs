@@ -1,13 +1,16 @@
 //! From flags to settings.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, time::Duration};
 
 use keylane_consumer::{WorkerSettings, handler::child::ChildSettings};
 
 use crate::{
-    cli::{StoreUrl, WorkArgs},
+    cli::{StoreUrl, WorkArgs, duration_text},
     exit::{Code, Failure},
 };
+
+/// A worker with a shorter one would lose its partitions whenever its disk is slow once.
+const SHORTEST_SESSION: Duration = Duration::from_millis(500);
 
 pub(super) fn from_flags(args: &WorkArgs, store: &StoreUrl) -> Result<WorkerSettings, Failure> {
     if args.store_connections.is_some_and(|count| count > 1) && !matches!(store, StoreUrl::Postgres(_)) {
@@ -16,6 +19,14 @@ pub(super) fn from_flags(args: &WorkArgs, store: &StoreUrl) -> Result<WorkerSett
             "'--store-connections' above 1 needs a Postgres store: SQLite has one writer",
         )
         .remedy("leave it out, or name a database: --store postgres://USER@HOST/DATABASE"));
+    }
+    if args.session_timeout < SHORTEST_SESSION {
+        let what = format!("a session of {} is too short", duration_text(args.session_timeout));
+        let remedy = format!(
+            "give --session-timeout {} or more; 15s if nothing is known against it",
+            duration_text(SHORTEST_SESSION)
+        );
+        return Err(Failure::new(Code::BadInput, what).remedy(remedy));
     }
     let name = args.name.clone().unwrap_or_else(default_name);
     let mut settings = WorkerSettings::named(&name);
