@@ -97,8 +97,9 @@ fn without_the_fence_the_demo_breaks_on_postgres() {
     let (place, store) = place_and_store(shared());
     let ended = place.run(&["demo", "--no-fence", "-o", "json", "--store", &store]);
     let verdict = ended.stdout.lines().last().unwrap_or_default();
-    assert_eq!(ended.code, Some(1), "{}\n{}", ended.stdout, ended.stderr);
-    assert!(verdict.contains(r#""verdict":"broken""#), "{verdict}");
+    let told = format!("{}\n{}", ended.stdout, ended.stderr);
+    assert_eq!(ended.code, Some(1), "{told}");
+    assert!(verdict.contains(r#""verdict":"broken""#), "{told}");
 }
 
 #[test]
