@@ -157,7 +157,7 @@ fn begin(tx: &mut Transaction<'_>, scope: &Scope, candidate: &Candidate) -> Resu
     let Some(last) = candidate.begins_behind(&before, scope.anew) else { return Ok(()) };
     let (mut after, mut change) = (Ranges::default(), markers::Change::default());
     after.add(0, last);
-    change.add(candidate.partition, &before, &after);
+    change.add(candidate.partition, &before.iter().collect(), &after);
     change.write(tx, scope)
 }
 

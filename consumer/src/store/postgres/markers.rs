@@ -50,10 +50,14 @@ fn range(row: &Row, at: usize) -> (u64, u64) {
     (uint(row.get(at)), uint(row.get(at + 1)))
 }
 
+/// Marker rows as they lie there. Two that touch are one range, and two rows all the same: writers whom no fence keeps apart,
+/// in a twin, leave such.
+pub(super) type MarkerRows = BTreeMap<u64, u64>;
+
 /// What a write finds.
 #[derive(Default)]
 pub(super) struct Found {
-    pub(super) markers: BTreeMap<u32, Ranges>,
+    pub(super) markers: BTreeMap<u32, MarkerRows>,
     pub(super) admitted: Admitted,
     /// Whether any job is suspected there.
     pub(super) suspected: bool,
@@ -95,7 +99,7 @@ impl Reach {
         for row in &tx.query(sql, &params)? {
             let (part, (first, last)) = (row.get::<_, i32>(1).unsigned_abs(), range(row, 2));
             match row.get(0) {
-                MARKER => found.markers.entry(part).or_default().add(first, last),
+                MARKER => drop(found.markers.entry(part).or_default().insert(first, last)),
                 ADMITTED => found.admitted.add(part, first),
                 _ => found.suspected = true,
             }
@@ -130,11 +134,10 @@ impl Rows {
 }
 
 impl Change {
-    /// Turns the rows of `before` into those of `after`.
-    pub(super) fn add(&mut self, partition: Partition, before: &Ranges, after: &Ranges) {
+    /// Turns these rows into those of `after`.
+    pub(super) fn add(&mut self, partition: Partition, was: &MarkerRows, after: &Ranges) {
         let part = count(partition.0);
-        let was: BTreeMap<u64, u64> = before.iter().collect();
-        let is: BTreeMap<u64, u64> = after.iter().collect();
+        let is: MarkerRows = after.iter().collect();
         for (&first, &last) in was.iter().filter(|(first, _)| !is.contains_key(first)) {
             self.gone.add(part, (first, last));
         }

@@ -7,7 +7,7 @@
 //! 4. An error leaves the batch whole.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeSet, HashSet},
     ops::Range,
 };
 
@@ -230,10 +230,11 @@ impl<'s, 'w> Writer<'s, 'w> {
             }
             let (first, jobs) = plan.within(at, span);
             let partition = part.fence.partition();
-            let (before, admitted) = (take(&mut markers, partition), admitted.take(partition));
-            let place = Part { first, jobs, before, admitted };
+            let rows = markers.remove(&partition.0).unwrap_or_default();
+            let before = rows.iter().map(|(&first, &last)| (first, last)).collect();
+            let place = Part { first, jobs, before, admitted: admitted.take(partition) };
             let after = self.partition(part, plan, &place)?;
-            self.change.add(partition, &place.before, &after);
+            self.change.add(partition, &rows, &after);
             self.joined.add(partition, &place.admitted, &after);
         }
         self.savepoint.close(self.tx);
@@ -416,8 +417,4 @@ impl<'s, 'w> Writer<'s, 'w> {
 
 fn failed(cause: impl Into<EffectError>) -> Written {
     Written::EffectFailed(cause.into())
-}
-
-fn take(found: &mut BTreeMap<u32, Ranges>, partition: Partition) -> Ranges {
-    found.remove(&partition.0).unwrap_or_default()
 }

@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use keylane_producer::Offset;
+
 use super::{BaseRig, Database, sql, tell};
 use crate::{
     error::Error,
@@ -141,4 +143,24 @@ fn effects_beside_one_that_fails_are_called_again_once_and_applied_once() {
         assert_eq!(called.load(Ordering::Relaxed), calls, "at {offset}");
     }
     assert_eq!(rig.place.told(), ["good"; 3]);
+}
+
+/// Writers whom no fence keeps apart leave such rows; a write that took them for one would never be sure of what it changes.
+#[test]
+fn rows_of_markers_that_touch_are_made_one_by_the_next_write() {
+    let rig = BaseRig::new();
+    let mut a = rig.claim("a", 1, P0);
+    assert_eq!(letters(&a.write(vec![rig.job("k", 0), rig.job("l", 5)]).unwrap()), "aa");
+    rig.place.sql(
+        "INSERT INTO keylane.marker (scope, part, first, last)
+         SELECT scope, part, n, n FROM keylane.marker, generate_series(1, 2) AS n WHERE part = 0 AND first = 0",
+    );
+    let mut batch = [a.part(vec![rig.job("k", 3)])];
+    batch[0].watermark = Offset(4);
+    assert!(a.session.write(&mut batch).unwrap()[0].jobs.is_ok());
+    let rows = "SELECT first, last FROM keylane.marker WHERE part = 0 ORDER BY first";
+    let mut wire = rig.place.store.wire();
+    let rows = wire.begin("look").unwrap().query(rows, &[]).unwrap();
+    let rows: Vec<(i64, i64)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(rows, [(0, 3), (5, 5)]);
 }
