@@ -50,7 +50,7 @@ impl Watermark {
 
     /// The job at this offset is finished. `false` if it is not open: never delivered, or finished before.
     pub fn finish(&mut self, offset: Offset) -> bool {
-        let Ok(at) = self.open.binary_search_by_key(&offset.0, |e| e.offset) else { return false };
+        let Some(at) = self.find(offset.0) else { return false };
         if std::mem::replace(&mut self.open[at].finished, true) {
             return false;
         }
@@ -67,6 +67,15 @@ impl Watermark {
         true
     }
 
+    fn find(&self, offset: u64) -> Option<usize> {
+        // Without a gap between them, it is as many entries behind the first as offsets.
+        let behind = usize::try_from(offset.checked_sub(self.open.front()?.offset)?).ok()?;
+        if self.open.get(behind).is_some_and(|entry| entry.offset == offset) {
+            return Some(behind);
+        }
+        self.open.binary_search_by_key(&offset, |entry| entry.offset).ok()
+    }
+
     /// The watermark: everything below it is finished or does not exist.
     pub fn committable(&self) -> Offset {
         Offset(self.open.front().map_or(self.position, |e| e.offset))
@@ -80,6 +89,11 @@ impl Watermark {
     /// How far reading is ahead of the watermark.
     pub fn span(&self) -> u64 {
         self.position - self.committable().0
+    }
+
+    /// Whether this offset was delivered and is not finished.
+    pub fn is_open(&self, offset: Offset) -> bool {
+        self.open.binary_search_by_key(&offset.0, |e| e.offset).is_ok_and(|at| !self.open[at].finished)
     }
 
     /// Delivered and not finished.

@@ -183,7 +183,7 @@ impl std::str::FromStr for JobKey {
 
 /// A job's name: 1 to 64 letters, digits, `-`, `_` or `:`. Fresh ones are ULIDs, which sort by time.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct JobId(Box<str>);
+pub struct JobId(Bytes);
 
 impl JobId {
     /// A new ULID.
@@ -199,19 +199,28 @@ impl JobId {
 
     /// The id's text.
     pub fn as_str(&self) -> &str {
-        &self.0
+        std::str::from_utf8(&self.0).expect("letters, digits and three marks")
     }
 }
 
-impl std::str::FromStr for JobId {
-    type Err = Error;
+impl From<JobId> for Bytes {
+    fn from(id: JobId) -> Self {
+        id.0
+    }
+}
 
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let fits = (1..=64).contains(&text.len())
-            && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b':'));
+/// Without a copy: a job's id lies in its record.
+impl TryFrom<Bytes> for JobId {
+    type Error = Error;
+
+    fn try_from(text: Bytes) -> Result<Self, Error> {
+        // All of them in any case: to look at sixteen at once is quicker than to stop at the first that does not fit.
+        let letters = |fit: bool, b: &u8| fit & (b.is_ascii_alphanumeric() | matches!(b, b'-' | b'_' | b':'));
+        let fits = (1..=64).contains(&text.len()) && text.iter().fold(true, letters);
         if fits {
-            Ok(Self(text.into()))
+            Ok(Self(text))
         } else {
+            let text = String::from_utf8_lossy(&text);
             Err(Error::Invalid(
                 Detail::new(format!("job id {text:?} does not fit: ids have 1 to 64 letters, digits, '-', '_' or ':'"))
                     .remedy("leave the id out to get a fresh one, or use a shorter one"),
@@ -220,15 +229,23 @@ impl std::str::FromStr for JobId {
     }
 }
 
+impl std::str::FromStr for JobId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Self::try_from(Bytes::copy_from_slice(text.as_bytes()))
+    }
+}
+
 impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
 impl fmt::Debug for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JobId({})", self.0)
+        write!(f, "JobId({self})")
     }
 }
 

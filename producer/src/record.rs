@@ -49,7 +49,7 @@ pub struct StoredRecord {
 impl From<Job> for Record {
     fn from(job: Job) -> Self {
         let mut headers = Vec::with_capacity(job.headers.len() + 2);
-        headers.push((Bytes::from_static(ID.as_bytes()), Some(Bytes::copy_from_slice(job.id.as_str().as_bytes()))));
+        headers.push((Bytes::from_static(ID.as_bytes()), Some(job.id.into())));
         if job.attempt > Attempt::FIRST {
             let value = job.attempt.0.to_string().into_bytes();
             headers.push((Bytes::from_static(ATTEMPT.as_bytes()), Some(value.into())));
@@ -76,13 +76,12 @@ impl Record {
             .map_err(|e| Error::Corrupt(Detail::new(format!("{} has an unusable key", place())).because(e)))?;
         let mut id = None;
         let mut attempt = None;
-        let mut headers = Vec::with_capacity(self.headers.len());
+        let mut headers = Vec::new();
         for (name, value) in self.headers {
             if !name.starts_with(RESERVED_HEADER_PREFIX.as_bytes()) {
                 headers.push((name, value));
                 continue;
             }
-            let text = value.as_deref().and_then(|v| std::str::from_utf8(v).ok());
             let bad = || {
                 Error::Corrupt(Detail::new(format!(
                     "{} has a header '{}' that cannot be read",
@@ -92,13 +91,14 @@ impl Record {
             };
             match &name[..] {
                 n if n == ID.as_bytes() => {
-                    let read = text.and_then(|t| t.parse::<JobId>().ok()).ok_or_else(bad)?;
+                    let read = value.and_then(|text| JobId::try_from(text).ok()).ok_or_else(bad)?;
                     // Two that differ: which one is right would be a guess.
                     if id.replace(read).is_some_and(|first| Some(&first) != id.as_ref()) {
                         return Err(bad());
                     }
                 }
                 n if n == ATTEMPT.as_bytes() => {
+                    let text = value.as_deref().and_then(|text| std::str::from_utf8(text).ok());
                     let read = text.and_then(attempt_of).ok_or_else(bad)?;
                     if attempt.replace(read).is_some_and(|first| first != read) {
                         return Err(bad());

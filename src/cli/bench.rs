@@ -91,6 +91,8 @@ It makes topics of its own and deletes them. Each ratio is measured in one run, 
 pub(crate) enum KafkaFigure {
     /// A whole worker with a handler that does nothing, against a bare poll loop; and what fence and markers cost
     Noop,
+    /// A whole worker, fenced, with 100 jobs at once that take 0, 1 and 10 ms, against the program that --peer names
+    Waits,
     /// Worker processes that die, leave, join and freeze: how long partitions stand still
     Moves,
 }
@@ -112,6 +114,16 @@ pub(crate) struct KafkaArgs {
     #[arg(long, env = "KEYLANE_BENCH_JOBS", hide_env_values = true, value_name = "N", default_value_t = 1_000_000)]
     #[arg(value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
     pub(crate) jobs: u64,
+
+    /// A program that works off a topic in another way, for --figure waits: it gets brokers=, topic=, jobs=, warmup=, work_ms=
+    /// and concurrency=, and prints a line of JSON with jobs_per_s, cpu_us_per_job and max_rss_mib
+    #[arg(long, env = "KEYLANE_BENCH_PEER", hide_env_values = true, value_name = "FILE")]
+    pub(crate) peer: Option<PathBuf>,
+
+    /// A program that ends the broker which is the coordinator of the group that its argument names, and may start it again
+    /// later; without it, --figure moves does not measure the coordinator's death
+    #[arg(long, env = "KEYLANE_BENCH_END_COORDINATOR", hide_env_values = true, value_name = "FILE")]
+    pub(crate) end_coordinator: Option<PathBuf>,
 
     /// Where to make the store's file; it is removed at the end [default: the folder for temporary files]
     #[arg(long, env = "KEYLANE_BENCH_FOLDER", hide_env_values = true, value_name = "DIR")]

@@ -208,9 +208,14 @@ impl KafkaGroup {
                 continue;
             }
             match command {
+                Command::Resume(partition, from) if self.reads.go_on(partition, from) => {
+                    self.client.let_go_on(partition);
+                }
                 Command::Resume(partition, from) => {
                     self.waiting.insert(partition, from);
                 }
+                // What is fetched already is not fetched again.
+                Command::Pause(partition) if self.reads.hold(partition) => self.client.hold(partition),
                 Command::Pause(partition) => {
                     self.stop_reading(partition);
                     if self.owns(partition) {
@@ -243,7 +248,9 @@ impl KafkaGroup {
     }
 
     fn stop_reading(&mut self, partition: Partition) {
-        self.reads.stop(partition);
+        if self.reads.stop(partition) {
+            self.client.let_go_on(partition);
+        }
         self.waiting.remove(&partition);
     }
 

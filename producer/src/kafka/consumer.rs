@@ -12,6 +12,7 @@ use super::{
     KafkaContext,
     events::{Event, Queue},
 };
+use crate::partition::Partition;
 
 /// rust-rdkafka's consumer closes without a limit when it is dropped: brokers that are gone would hold its owner for ever.
 const GOODBYE: Duration = Duration::from_secs(5);
@@ -40,6 +41,21 @@ impl PolledConsumer {
     /// Waits for something to tell about a topic.
     pub fn poll_topic(&self, topic: &CStr, limit: Duration) -> Option<Event> {
         self.queue.poll(self.consumer.client(), topic, limit)
+    }
+
+    /// What comes of a partition stays in the client, up to the bound of its queue, and polls do not tell it; what was on its
+    /// way to them already still comes.
+    pub fn hold(&self, topic: &CStr, partition: Partition) {
+        if let Some(queue) = Queue::of_partition(self.consumer.client(), topic, partition) {
+            queue.forward(None);
+        }
+    }
+
+    /// Polls tell what comes of a partition, and first what was held.
+    pub fn let_go_on(&self, topic: &CStr, partition: Partition) {
+        if let Some(queue) = Queue::of_partition(self.consumer.client(), topic, partition) {
+            queue.forward(Some(&self.queue));
+        }
     }
 
     /// Ends a [`PolledConsumer::poll_topic`] that waits.

@@ -58,6 +58,23 @@ impl Queue {
         Self(unsafe { native::rd_kafka_queue_get_consumer(client.native_ptr()) })
     }
 
+    /// Where the records of one partition come before they go on to where the consumer's events come; `None` for one that the
+    /// client can know nothing of.
+    #[expect(unsafe_code, reason = "rust-rdkafka forwards it nowhere for good")]
+    pub fn of_partition(client: &Client<KafkaContext>, topic: &CStr, partition: Partition) -> Option<Self> {
+        let number = i32::try_from(partition.0).ok()?;
+        // SAFETY: the client lives, and the name is a C string.
+        let queue = unsafe { native::rd_kafka_queue_get_partition(client.native_ptr(), topic.as_ptr(), number) };
+        (!queue.is_null()).then_some(Self(queue))
+    }
+
+    /// What comes here goes there from now on, and what has come goes first; without a `there` it stays here.
+    #[expect(unsafe_code, reason = "rust-rdkafka forwards it nowhere for good")]
+    pub fn forward(&self, there: Option<&Self>) {
+        // SAFETY: both queues live.
+        unsafe { native::rd_kafka_queue_forward(self.0, there.map_or(ptr::null_mut(), |there| there.0)) }
+    }
+
     /// Ends a [`Queue::poll`] that waits.
     #[expect(unsafe_code, reason = "rust-rdkafka has no way to wake a poll")]
     pub fn wake(&self) {

@@ -29,46 +29,75 @@ pub unsafe fn read(message: *const RDKafkaMessage) -> StoredRecord {
     // SAFETY: by the caller's word it is a message that lives; its key and payload are its own, and copied here.
     unsafe {
         let fields = &*message;
-        let key = copy(fields.key.cast(), fields.key_len);
-        let value = copy(fields.payload.cast(), fields.len);
+        let (key, value) = (slice(fields.key.cast(), fields.key_len), slice(fields.payload.cast(), fields.len));
         let mut kind = native::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
         let timestamp = native::rd_kafka_message_timestamp(message, &raw mut kind);
-        let record = Record { key, value, headers: read_headers(message), timestamp: Timestamp(timestamp.max(0)) };
+        let (list, count) = headers_of(message);
+        // In one piece: to find room for each part costs more than to copy it.
+        let mut whole = Vec::with_capacity(
+            lengths(key)
+                + lengths(value)
+                + headers(list).map(|(name, value)| name.len() + lengths(value)).sum::<usize>(),
+        );
+        [key, value].into_iter().flatten().for_each(|part| whole.extend_from_slice(part));
+        for (name, value) in headers(list) {
+            whole.extend_from_slice(name);
+            whole.extend_from_slice(value.unwrap_or_default());
+        }
+        let mut whole = Bytes::from(whole);
+        let mut part = |length: usize| whole.split_to(length);
+        let (key, value) = (key.map(|key| part(key.len())), value.map(|value| part(value.len())));
+        let mut copied = Vec::with_capacity(count);
+        copied.extend(headers(list).map(|(name, value)| (part(name.len()), value.map(|value| part(value.len())))));
+        let record = Record { key, value, headers: copied, timestamp: Timestamp(timestamp.max(0)) };
         StoredRecord { offset: Offset(fields.offset.unsigned_abs()), record }
     }
 }
 
+/// The message's list of headers, null if it has none, and how many it has.
+///
 /// # Safety
 /// As [`read`].
 #[expect(unsafe_code, reason = "as `read`")]
-unsafe fn read_headers(message: *const RDKafkaMessage) -> Vec<Header> {
-    // SAFETY: the list belongs to the message, which lives; each name is a C string in it, and each value as long as
-    // the call says.
+unsafe fn headers_of(message: *const RDKafkaMessage) -> (*mut native::rd_kafka_headers_t, usize) {
+    let mut list = ptr::null_mut();
+    // SAFETY: by the caller's word; the list belongs to the message.
     unsafe {
-        let mut list = ptr::null_mut();
-        if native::rd_kafka_message_headers(message, &raw mut list) != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
-            return Vec::new();
+        match native::rd_kafka_message_headers(message, &raw mut list) {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => (list, native::rd_kafka_header_cnt(list)),
+            _ => (ptr::null_mut(), 0),
         }
-        let mut headers = Vec::with_capacity(native::rd_kafka_header_cnt(list));
-        for index in 0.. {
-            let (mut name, mut value, mut length) = (ptr::null(), ptr::null(), 0);
-            let answer = native::rd_kafka_header_get_all(list, index, &raw mut name, &raw mut value, &raw mut length);
-            if answer != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
-                break;
-            }
-            let name = Bytes::copy_from_slice(CStr::from_ptr(name).to_bytes());
-            headers.push((name, copy(value.cast(), length)));
-        }
-        headers
     }
 }
 
+/// Names and values in order.
+///
 /// # Safety
-/// `start` is null or points to that many bytes.
+/// `list` is null or a list of headers that lives, and does not change, as long as what is returned.
 #[expect(unsafe_code, reason = "as `read`")]
-unsafe fn copy(start: *const u8, length: usize) -> Option<Bytes> {
+unsafe fn headers<'l>(list: *mut native::rd_kafka_headers_t) -> impl Iterator<Item = (&'l [u8], Option<&'l [u8]>)> {
+    let header = move |index| {
+        let (mut name, mut value, mut length) = (ptr::null(), ptr::null(), 0);
+        // SAFETY: by the caller's word; each name is a C string in the list, and each value as long as the call says.
+        unsafe {
+            let answer = native::rd_kafka_header_get_all(list, index, &raw mut name, &raw mut value, &raw mut length);
+            (answer == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR)
+                .then(|| (CStr::from_ptr(name).to_bytes(), slice(value.cast(), length)))
+        }
+    };
+    (0..).take_while(move |_| !list.is_null()).map_while(header)
+}
+
+/// # Safety
+/// `start` is null or points to that many bytes, which live and do not change as long as what is returned.
+#[expect(unsafe_code, reason = "as `read`")]
+unsafe fn slice<'l>(start: *const u8, length: usize) -> Option<&'l [u8]> {
     // SAFETY: by the caller's word.
-    (!start.is_null()).then(|| Bytes::copy_from_slice(unsafe { std::slice::from_raw_parts(start, length) }))
+    (!start.is_null()).then(|| unsafe { std::slice::from_raw_parts(start, length) })
+}
+
+fn lengths(part: Option<&[u8]>) -> usize {
+    part.map_or(0, <[u8]>::len)
 }
 
 /// Headers to send with a record; `None` if it has none.

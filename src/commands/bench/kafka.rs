@@ -2,11 +2,13 @@
 //!
 //! - [`topic`]: a topic of its own, filled, worked, deleted
 //! - [`noop`]: jobs that do nothing, against a bare poll loop on the same topic; what fence and markers cost
+//! - [`waits`]: jobs that wait a while, against a program that does the same in another way
 //! - [`moves`]: worker processes that die, leave, join and freeze: how long what moves and what stays stands still
 
 mod moves;
 pub(super) mod noop;
 pub(super) mod topic;
+mod waits;
 
 use self::topic::Topic;
 use super::{
@@ -39,12 +41,13 @@ pub(super) fn run(args: &KafkaArgs, global: &Global, output: &mut Output) -> Res
     if cfg!(debug_assertions) {
         bench.progress.say("note: this is a debug build, so these numbers say little");
     }
-    let all = [KafkaFigure::Noop, KafkaFigure::Moves];
+    let all = [KafkaFigure::Noop, KafkaFigure::Waits, KafkaFigure::Moves];
     let figures = if args.figure.is_empty() { &all[..] } else { &args.figure };
     let mut rows = Vec::new();
     for figure in figures {
         rows.extend(match figure {
             KafkaFigure::Noop => noop::measure(&bench)?,
+            KafkaFigure::Waits => waits::measure(&bench)?,
             KafkaFigure::Moves => moves::measure(&bench)?,
         });
     }

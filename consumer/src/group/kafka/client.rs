@@ -107,9 +107,22 @@ impl Client {
 
     /// Fetches a partition from here on.
     pub(super) fn read_from(&self, partition: Partition, from: Offset, limit: Duration) -> KafkaResult<()> {
-        // In this order: the client's fetching thread is not woken by a resume, and then sleeps up to a second.
+        // In this order: the client's fetching thread is not woken by a resume, and then sleeps up to a second. An earlier
+        // assignment may have left its records held, which lasts.
         self.consumer.resume(&self.list([(partition, from)])?)?;
-        self.seek(partition, from, limit).inspect_err(|_| drop(self.pause(&[partition])))
+        self.seek(partition, from, limit).inspect_err(|_| drop(self.pause(&[partition])))?;
+        self.let_go_on(partition);
+        Ok(())
+    }
+
+    /// Keeps what is fetched of a partition to the client until [`Client::let_go_on`]. A pause would throw it away.
+    pub(super) fn hold(&self, partition: Partition) {
+        self.consumer.hold(&self.topic_name, partition);
+    }
+
+    /// Tells what was held of a partition, and what comes.
+    pub(super) fn let_go_on(&self, partition: Partition) {
+        self.consumer.let_go_on(&self.topic_name, partition);
     }
 
     /// Goes on fetching from here, and at once: a seek wakes the thread that fetches, if it begins anew by it.

@@ -4,13 +4,16 @@ use std::{collections::BTreeMap, mem};
 
 use keylane_producer::{Offset, Partition, StoredRecord};
 
+/// Records up to this size, on the average, can be held: of larger ones a few are more than a client should keep, and each of
+/// them keeps the whole answer in memory that it came in.
+const SMALL: usize = 1 << 10;
+
 /// The partitions that were resumed.
 pub(super) struct Reads {
     places: BTreeMap<Partition, Place>,
     limits: (usize, usize),
-    records: usize,
-    bytes: usize,
-    pages: bool,
+    /// What is read and can be told.
+    to_tell: Amount,
 }
 
 struct Place {
@@ -19,8 +22,19 @@ struct Place {
     /// What comes next.
     next: Offset,
     records: Vec<StoredRecord>,
+    bytes: usize,
+    /// The size of its records, the latest ones weighing most.
+    mean: usize,
     /// There was nothing above `next` when the client last looked.
     at_end: bool,
+    /// Nothing is told until it may go on. What the client had on its way is kept here.
+    held: bool,
+}
+
+#[derive(Default)]
+struct Amount {
+    records: usize,
+    bytes: usize,
 }
 
 /// What was read of one partition.
@@ -35,21 +49,50 @@ pub(super) struct Page {
 impl Reads {
     /// Full at so many records or bytes.
     pub(super) fn new(records: usize, bytes: usize) -> Self {
-        Self { places: BTreeMap::new(), limits: (records, bytes), records: 0, bytes: 0, pages: false }
+        Self { places: BTreeMap::new(), limits: (records, bytes), to_tell: Amount::default() }
     }
 
     /// Reads a partition from here on; what was read of it before and not told is forgotten.
     pub(super) fn begin(&mut self, partition: Partition, from: Offset) {
-        self.places.insert(partition, Place { from, next: from, records: Vec::new(), at_end: false });
+        self.stop(partition);
+        let place = Place { from, next: from, records: Vec::new(), bytes: 0, mean: 0, at_end: false, held: false };
+        self.places.insert(partition, place);
     }
 
-    /// Nothing more of it is told.
-    pub(super) fn stop(&mut self, partition: Partition) {
-        self.places.remove(&partition);
+    /// Nothing more of it is told. Whether it was held.
+    pub(super) fn stop(&mut self, partition: Partition) -> bool {
+        let Some(place) = self.places.remove(&partition) else { return false };
+        if !place.held {
+            self.to_tell.less(&place);
+        }
+        place.held
     }
 
-    pub(super) fn stop_all(&mut self) {
-        self.places.clear();
+    /// Nothing more of any is told. Returns those that were held.
+    pub(super) fn stop_all(&mut self) -> impl Iterator<Item = Partition> {
+        self.to_tell = Amount::default();
+        mem::take(&mut self.places).into_iter().filter(|(_, place)| place.held).map(|(partition, _)| partition)
+    }
+
+    /// Tells nothing of it for now, and forgets nothing. `false` if it is not read, or has large records.
+    pub(super) fn hold(&mut self, partition: Partition) -> bool {
+        let Some(place) = self.places.get_mut(&partition).filter(|place| place.mean <= SMALL) else { return false };
+        if !mem::replace(&mut place.held, true) {
+            self.to_tell.less(place);
+        }
+        true
+    }
+
+    /// Tells it again, what was held first. `false` if it was not held, or is wanted from elsewhere than where that begins: then
+    /// only another beginning will do.
+    pub(super) fn go_on(&mut self, partition: Partition, from: Offset) -> bool {
+        let Some(place) = self.places.get_mut(&partition).filter(|place| place.held && place.from == from) else {
+            return false;
+        };
+        place.held = false;
+        self.to_tell.records += place.records.len();
+        self.to_tell.bytes += place.bytes;
+        true
     }
 
     /// What comes next of each.
@@ -60,11 +103,15 @@ impl Reads {
     /// A record came. One that nobody waits for was under way when its partition was stopped or begun elsewhere.
     pub(super) fn record(&mut self, partition: Partition, record: StoredRecord) {
         let Some(place) = self.places.get_mut(&partition).filter(|place| record.offset >= place.next) else { return };
+        let bytes = record.record.size();
         place.next = record.offset.next();
         place.at_end = false;
-        self.records += 1;
-        self.bytes += record.record.size();
-        self.pages = true;
+        place.bytes += bytes;
+        place.mean = if place.mean == 0 { bytes } else { (place.mean * 7 + bytes) / 8 };
+        if !place.held {
+            self.to_tell.records += 1;
+            self.to_tell.bytes += bytes;
+        }
         place.records.push(record);
     }
 
@@ -73,33 +120,48 @@ impl Reads {
     pub(super) fn end(&mut self, partition: Partition, end: Offset) {
         let Some(place) = self.places.get_mut(&partition) else { return };
         place.at_end = true;
-        if end > place.next {
-            place.next = end;
-            self.pages = true;
-        }
+        place.next = place.next.max(end);
     }
 
     pub(super) fn have_pages(&self) -> bool {
-        self.pages
+        self.places.values().any(Place::has_page)
     }
 
     pub(super) fn are_full(&self) -> bool {
-        self.records >= self.limits.0 || self.bytes >= self.limits.1
+        self.to_tell.records >= self.limits.0 || self.to_tell.bytes >= self.limits.1
     }
 
     /// What was read since the last time, partition by partition.
     pub(super) fn take(&mut self) -> Vec<Page> {
-        (self.records, self.bytes, self.pages) = (0, 0, false);
+        self.to_tell = Amount::default();
         let told = |(&partition, place): (&Partition, &mut Place)| {
-            (place.next > place.from).then(|| Page {
-                partition,
-                from: mem::replace(&mut place.from, place.next),
-                records: mem::take(&mut place.records),
-                position: place.next,
-                at_end: place.at_end,
+            place.has_page().then(|| {
+                place.bytes = 0;
+                Page {
+                    partition,
+                    from: mem::replace(&mut place.from, place.next),
+                    records: mem::take(&mut place.records),
+                    position: place.next,
+                    at_end: place.at_end,
+                }
             })
         };
         self.places.iter_mut().filter_map(told).collect()
+    }
+}
+
+impl Place {
+    /// Whether there is something to tell.
+    fn has_page(&self) -> bool {
+        !self.held && self.next > self.from
+    }
+}
+
+impl Amount {
+    /// What was read of this place is not to be told.
+    fn less(&mut self, place: &Place) {
+        self.records -= place.records.len();
+        self.bytes -= place.bytes;
     }
 }
 
@@ -166,5 +228,59 @@ mod tests {
         reads.begin(P, Offset(0));
         reads.record(P, at(0));
         assert!(reads.are_full());
+    }
+
+    #[test]
+    fn what_is_held_is_told_later_and_fills_nothing_meanwhile() {
+        let mut reads = Reads::new(2, 1_000);
+        reads.begin(P, Offset(5));
+        assert!(!reads.go_on(P, Offset(5)), "it is not held");
+        reads.record(P, at(5));
+        assert!(reads.hold(P) && reads.hold(P), "twice is once");
+        reads.record(P, at(6));
+        reads.end(P, Offset(8));
+        assert!(!reads.are_full() && !reads.have_pages());
+        assert_eq!(told(&mut reads), []);
+        assert!(reads.go_on(P, Offset(5)));
+        assert!(reads.are_full() && reads.have_pages());
+        assert_eq!(told(&mut reads), [(5, vec![5, 6], 8, true)]);
+        assert!(!reads.are_full() && !reads.have_pages());
+    }
+
+    #[test]
+    fn what_is_held_goes_on_where_it_stands_and_nowhere_else() {
+        let mut reads = Reads::new(2, 1_000);
+        assert!(!reads.hold(P), "it is not read");
+        reads.begin(P, Offset(5));
+        reads.record(P, at(5));
+        assert_eq!(told(&mut reads), [(5, vec![5], 6, false)]);
+        assert!(reads.hold(P));
+        reads.record(P, at(6));
+        assert!(!reads.go_on(P, Offset(5)) && !reads.go_on(P, Offset(7)));
+        reads.begin(P, Offset(5));
+        assert!(!reads.go_on(P, Offset(5)), "begun anew, it is not held");
+        reads.record(P, at(5));
+        assert_eq!(told(&mut reads), [(5, vec![5], 6, false)]);
+        assert!(!reads.stop(P));
+        reads.begin(P, Offset(6));
+        assert!(reads.hold(P) && reads.stop(P), "who stops it must know");
+        reads.begin(P, Offset(6));
+        assert!(reads.hold(P));
+        assert_eq!(reads.stop_all().collect::<Vec<_>>(), [P]);
+    }
+
+    #[test]
+    fn large_records_are_not_held() {
+        let mut reads = Reads::new(10, 1 << 20);
+        reads.begin(P, Offset(0));
+        let large = |offset| {
+            let mut record = at(offset);
+            record.record.value = Some(vec![0; SMALL].into());
+            record
+        };
+        reads.record(P, large(0));
+        assert!(!reads.hold(P));
+        (1..20).for_each(|offset| reads.record(P, at(offset)));
+        assert!(reads.hold(P), "small ones came since");
     }
 }

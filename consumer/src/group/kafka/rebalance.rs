@@ -100,7 +100,7 @@ impl KafkaGroup {
 
     pub(super) fn lose_everything(&mut self, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
         let lost: Vec<Partition> = std::mem::take(&mut self.control.shared().owned).into_keys().collect();
-        self.reads.stop_all();
+        self.reads.stop_all().for_each(|partition| self.client.let_go_on(partition));
         self.waiting.clear();
         if !lost.is_empty() {
             sink(GroupEvent::Lost(lost));

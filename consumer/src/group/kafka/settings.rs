@@ -104,10 +104,10 @@ impl KafkaGroupSettings {
             ("check.crcs", "true"),
             // What one look at an idle partition waits; a record that comes meanwhile ends it.
             ("fetch.wait.max.ms", "100"),
-            // Memory: what was fetched and not polled yet, for all partitions together.
-            ("queued.max.messages.kbytes", "16384"),
-            ("queued.min.messages", "20000"),
-            ("fetch.max.bytes", "16777216"),
+            // Memory: what was fetched and not polled yet, for all partitions together, and again for each that is held.
+            ("queued.max.messages.kbytes", "1024"),
+            ("queued.min.messages", "4000"),
+            ("fetch.max.bytes", "4194304"),
             // How long a partition rests when that much is waiting.
             ("fetch.queue.backoff.ms", "5"),
             ("fetch.error.backoff.ms", "100"),

@@ -1,8 +1,12 @@
 //! Worker processes of this program, with jobs coming all the time: how long a partition stands still that moves, and how
 //! long one that stays.
 //!
+//! - [`coordinator`]: the death of the broker that is their coordinator
+//!
 //! A job is late by the time from when a reader that is in no group had it until it ran. So what brokers and producer need on
 //! a busy machine is no part of it.
+
+mod coordinator;
 
 use std::{
     collections::BTreeMap,
@@ -59,7 +63,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
             round + 1,
             bench.args.rounds
         ));
-        let mut scene = Scene::begin(bench)?;
+        let mut scene = Scene::begin(bench, SESSION, Feed::Together)?;
         let (a, b) = (scene.start()?, scene.start()?);
         scene.settle(&[a, b])?;
 
@@ -97,7 +101,17 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
             .aiming(Aim::OursBelow(0.05)),
         Row::alone("moves", "the same, another joins while one is frozen", "s", most(frozen))
             .aiming(Aim::OursBelow(0.5)),
+        coordinator::measure(bench)?,
     ])
+}
+
+/// How jobs come.
+#[derive(Clone, Copy)]
+enum Feed {
+    /// From one producer. A partition that it waits for holds the others up.
+    Together,
+    /// From a producer for each partition.
+    Apart,
 }
 
 /// A job that ran.
@@ -129,18 +143,27 @@ struct Scene {
     clock: Clock,
     log: Arc<Mutex<Log>>,
     workers: Vec<Child>,
+    session: Duration,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Scene {
-    fn begin(bench: &Bench<'_>) -> Result<Self, Failure> {
+    fn begin(bench: &Bench<'_>, session: Duration, feeding: Feed) -> Result<Self, Failure> {
         let topic = bench.topic()?;
         let stop = Arc::new(AtomicBool::new(false));
         let (log, clock) = (Arc::default(), Clock::boot());
         let reader = read(&topic, Arc::clone(&stop), Arc::clone(&log), clock.clone())?;
-        let feeder = feed(&topic, Arc::clone(&stop))?;
-        Ok(Self { topic, clock, log, workers: Vec::new(), stop, threads: vec![feeder, reader] })
+        let keys = key_of_each(&topic)?;
+        let shares = match feeding {
+            Feed::Together => vec![keys],
+            Feed::Apart => keys.into_iter().map(|key| vec![key]).collect(),
+        };
+        let mut threads = vec![reader];
+        for share in shares {
+            threads.push(feed(&topic, share, Arc::clone(&stop))?);
+        }
+        Ok(Self { topic, clock, log, workers: Vec::new(), session, stop, threads })
     }
 
     fn now(&self) -> BootTime {
@@ -154,7 +177,7 @@ impl Scene {
         let global = &self.topic.global;
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         command.args(["work", "--builtin", "print", "--quiet", "--name", &format!("bench-{worker}")]);
-        command.args(["--session-timeout", &format!("{}s", SESSION.as_secs()), "--drain-timeout", "5s"]);
+        command.args(["--session-timeout", &format!("{}s", self.session.as_secs()), "--drain-timeout", "5s"]);
         command.args(["--broker", &global.broker.to_string()]).args(global.kafka_args());
         command.args(["--store", &global.store()?.to_string()]);
         command.args(["--queue", global.queue.as_str(), "--group", global.group.as_str()]);
@@ -300,22 +323,24 @@ fn read(topic: &Topic, stop: Arc<AtomicBool>, log: Arc<Mutex<Log>>, clock: Clock
     thread("keylane-reader", note)
 }
 
-/// Puts a job on every partition again and again.
-fn feed(topic: &Topic, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, Failure> {
+/// One for each partition.
+fn key_of_each(topic: &Topic) -> Result<Vec<JobKey>, Failure> {
     let count = topic.identity().partitions;
     let key_of =
         |partition| (0..).map(|n: u64| format!("key-{n}")).find(|k| partition_of(k.as_bytes(), count) == partition);
-    let keys: Vec<JobKey> =
-        count.all().filter_map(key_of).map(|k| JobKey::try_from(k.as_str())).collect::<Result<_, _>>()?;
+    Ok(count.all().filter_map(key_of).map(|k| JobKey::try_from(k.as_str())).collect::<Result<_, _>>()?)
+}
+
+/// Puts a job of each key again and again.
+fn feed(topic: &Topic, keys: Vec<JobKey>, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, Failure> {
     let log = keylane_producer::log::kafka::KafkaLog::open(topic.settings.clone())?;
     let mut enqueuer = keylane_producer::Enqueuer::open(log, &topic.global.queue)?;
     let put = move || {
         while !stop.load(Ordering::Acquire) {
             let jobs = keys.iter().map(|key| Job::new(key.clone(), None)).collect::<Result<_, _>>();
             let Ok(jobs) = jobs else { return };
-            if enqueuer.send(jobs).is_err() {
-                return;
-            }
+            // Brokers die here on purpose: what could not be sent is not missed, what follows would be.
+            let _ = enqueuer.send(jobs);
             std::thread::park_timeout(PACE);
         }
     };
