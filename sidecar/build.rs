@@ -1,6 +1,6 @@
 //! Makes the constants of `src/metrics/catalogue.rs` from `metrics.toml`.
 
-use std::{env, error::Error, fs, path::Path};
+use std::{collections::BTreeMap, env, error::Error, fs, path::Path};
 
 use serde::Deserialize;
 
@@ -17,6 +17,9 @@ struct Metric {
     #[serde(rename = "unit")]
     _unit: String,
     labels: Vec<String>,
+    /// Of a label that takes words: which.
+    #[serde(default)]
+    values: BTreeMap<String, Vec<String>>,
     source: Vec<String>,
     help: String,
     #[serde(default)]
@@ -36,9 +39,17 @@ fn main() -> Result<(), Box<dyn Error>> {
             "histogram" => "Histogram",
             other => return Err(format!("{}: a metric of kind '{other}'", metric.name).into()),
         };
+        let words: Vec<_> = metric.labels.iter().map(|l| metric.values.get(l).map_or(&[][..], Vec::as_slice)).collect();
+        for (label, words) in metric.labels.iter().zip(&words) {
+            let is_name = matches!(label.as_str(), "topic" | "group" | "partition");
+            if metric.source.iter().any(|source| source == "worker") && is_name != words.is_empty() {
+                return Err(format!("{}: a worker's label '{label}' is a name or has values", metric.name).into());
+            }
+        }
+        let words: String = words.iter().map(|words| format!("&{words:?}, ")).collect();
         text += &format!(
             "#[doc = {:?}]\npub const {constant}: Metric = Metric {{ name: {:?}, kind: Kind::{kind}, labels: &{:?}, \
-             source: &{:?}, help: {:?}, buckets: &{:?} }};\n",
+             words: &[{words}], source: &{:?}, help: {:?}, buckets: &{:?} }};\n",
             metric.help, metric.name, metric.labels, metric.source, metric.help, metric.buckets,
         );
         names += &format!("{constant}, ");

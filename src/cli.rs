@@ -9,6 +9,7 @@ mod config;
 mod demo;
 mod enqueue;
 mod fence;
+mod health;
 mod parked;
 mod peek;
 mod queue;
@@ -44,6 +45,7 @@ pub(crate) use config::{CheckArgs, ConfigArgs, ConfigCommand};
 pub(crate) use demo::{DemoArgs, DemoWorkerArgs};
 pub(crate) use enqueue::{EnqueueArgs, InputFormat};
 pub(crate) use fence::{FenceArgs, FenceCommand, ResetArgs, ShowArgs};
+pub(crate) use health::{HealthArgs, Probe};
 pub(crate) use parked::{ActArgs, Etag, ListArgs, ParkedArgs, ParkedCommand, ShowLineArgs};
 pub(crate) use peek::PeekArgs;
 pub(crate) use queue::{CreateArgs, DescribeArgs, QueueArgs, QueueCommand};
@@ -72,6 +74,7 @@ Queues and jobs:
 Looking and steering:
   status       Who holds what, what stands still, what waits
   why          Why is this key not moving?
+  health       Is the worker well? For the exec probes of its container
   sidecar      Serve what one worker holds, by a process that cannot connect anywhere
   board        The page: who holds what and held it, from all sidecars
   timeline     What happened, in sentences, from a board
@@ -132,6 +135,8 @@ pub(crate) enum Command {
     Why(WhyArgs),
     /// Show the jobs that are not done, as they are on the log; it takes none
     Peek(PeekArgs),
+    /// Ask a worker's file whether it is well; for exec probes
+    Health(HealthArgs),
     /// Serve what one worker holds, by a process that cannot connect anywhere
     Sidecar(SidecarArgs),
     /// Show who holds what, from all sidecars: a page, JSON, text, events; it only reads

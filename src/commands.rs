@@ -8,6 +8,7 @@ pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod enqueue;
 pub(crate) mod fence;
+pub(crate) mod health;
 pub(crate) mod narrate;
 pub(crate) mod parked;
 pub(crate) mod peek;

@@ -121,8 +121,12 @@ fn a_snapshot_is_told_with_what_contradicts_what() {
         ]
     );
     let snapshot: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(example).unwrap()).unwrap();
-    let spooled =
-        serde_json::json!({ "schema": "keylane.snapshot-file/v1", "written_boot_ms": 5, "snapshot": snapshot });
+    let health = serde_json::json!({
+        "turned_boot_ms": 5, "rebalancing_since_boot_ms": null, "stuck_since_boot_ms": null,
+    });
+    let spooled = serde_json::json!({
+        "schema": "keylane.snapshot-file/v1", "written_boot_ms": 5, "health": health, "snapshot": snapshot,
+    });
     let of_a_worker = place.run_with_input(&["narrate", "-"], spooled.to_string()).expect(0);
     assert_eq!(of_a_worker.stdout, told.stdout, "the file that a worker writes holds one");
     let with_token = said().to_string().replacen('{', "{\"generation\":918273645,", 1);

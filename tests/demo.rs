@@ -39,6 +39,39 @@ fn every_event_is_applied_once_and_in_order_although_a_worker_was_frozen_and_one
     assert_nothing_is_left(&place, &pids(&events));
 }
 
+/// Without a terminal it is gone with the demo.
+#[test]
+fn the_page_shows_the_three_workers_while_they_play_and_is_gone_at_the_end() {
+    let place = Place::new();
+    let (child, pids) = demo_until_frozen(&place);
+    let address = page(child.id());
+    let snapshot = || process::sidecar::get(&address, "/v1/snapshot").json();
+    wait_until("the page knows all three", || snapshot()["workers"].as_array().unwrap().len() == 3);
+    assert!(process::sidecar::get(&address, "/").body.contains("worker-2"));
+    signal(child.id(), Signal::INT);
+    assert_eq!(Ended::of(child).code, Some(130));
+    assert!(std::net::TcpStream::connect(&address).is_err(), "nobody is there any more");
+    assert_nothing_is_left(&place, &pids);
+
+    let ended = Ended::of(demo(&place, &["--no-page", "-o", "json"]).spawn().unwrap()).expect(0);
+    assert!(events(&ended).iter().all(|event| event["event"] != "page"));
+}
+
+/// Where the only socket of the demo's own process listens.
+fn page(demo: u32) -> String {
+    let own: Vec<String> = std::fs::read_dir(format!("/proc/{demo}/fd"))
+        .unwrap()
+        .filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok()?.to_str().map(str::to_owned))
+        .collect();
+    let table = std::fs::read_to_string(format!("/proc/{demo}/net/tcp")).unwrap();
+    let port = table.lines().skip(1).find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_ours = words[3] == "0A" && own.contains(&format!("socket:[{}]", words[9]));
+        is_ours.then(|| u16::from_str_radix(words[1].rsplit(':').next().unwrap(), 16).unwrap())
+    });
+    format!("127.0.0.1:{}", port.expect("the page listens"))
+}
+
 /// The twin: the very same without the store's check.
 #[test]
 fn without_the_fence_stale_writes_land_and_the_demo_says_so() {

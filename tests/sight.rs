@@ -157,7 +157,7 @@ fn no_byte_that_leaves_towards_a_sidecar_a_board_or_a_reader_has_the_token() {
         assert!(!answer.head.contains("etag"), "an id that follows from what is shown could be guessed: {path}");
         captured.push((path.to_owned(), [answer.head, answer.body].concat().into_bytes()));
     }
-    for file in ["w.json", "w.events.ndjson"] {
+    for file in ["w.json", "w.metrics.json", "w.events.ndjson"] {
         captured.push((file.to_owned(), fs::read(place.path().join(file)).unwrap()));
     }
     worker.end();

@@ -175,6 +175,11 @@ impl Lease {
         self.polled.store(self.clock.now().nanos(), Ordering::Release);
     }
 
+    /// When it last turned.
+    pub fn polled_at(&self) -> BootTime {
+        BootTime::from_nanos(self.polled.load(Ordering::Acquire))
+    }
+
     /// No act from now on.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Release);
@@ -195,18 +200,21 @@ impl Lease {
     /// # Errors
     /// [`Fenced`], with the reason.
     pub fn check(&self) -> Result<(), Fenced> {
+        self.check_at(self.clock.now())
+    }
+
+    fn check_at(&self, now: BootTime) -> Result<(), Fenced> {
         if self.ended.load(Ordering::Acquire) {
             return Err(Fenced::Ending);
         }
         if self.deadline_off {
             return Ok(());
         }
-        let now = self.clock.now().nanos();
+        let now = now.nanos();
         if now >= self.until.load(Ordering::Acquire) {
             return Err(Fenced::DeadlinePassed);
         }
-        let polled = BootTime::from_nanos(self.polled.load(Ordering::Acquire));
-        if BootTime::from_nanos(now).since(polled) > self.poll_limit {
+        if BootTime::from_nanos(now).since(self.polled_at()) > self.poll_limit {
             return Err(Fenced::PollStalled);
         }
         Ok(())
@@ -245,10 +253,16 @@ impl Fence {
     /// # Errors
     /// [`Fenced`], with the reason.
     pub fn check(&self) -> Result<Permit<'_>, Fenced> {
+        self.check_at(self.lease.clock.now())
+    }
+
+    /// The same, for whoever has read the clock just before: a time that was read earlier is wrong after the process stood
+    /// still.
+    pub(crate) fn check_at(&self, now: BootTime) -> Result<Permit<'_>, Fenced> {
         if self.given_up.load(Ordering::Acquire) {
             return Err(Fenced::GivenUp);
         }
-        self.lease.check()?;
+        self.lease.check_at(now)?;
         Ok(Permit { fence: self })
     }
 

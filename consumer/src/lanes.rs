@@ -496,6 +496,11 @@ impl<J: Clone> Lanes<J> {
         self.running.len()
     }
 
+    /// Jobs that are known and not finished, in all partitions.
+    pub fn known(&self) -> usize {
+        self.partitions.values().map(|p| p.known_jobs).sum()
+    }
+
     /// Jobs of the partition that are known and not finished, and how many of its keys are parked.
     pub fn counts(&self, partition: Partition) -> (usize, usize) {
         self.partitions

@@ -25,6 +25,7 @@ use crate::{
     store::{PartitionOverview, Progress},
 };
 
+pub(crate) mod counted;
 mod notices;
 pub(crate) mod own;
 #[cfg(test)]

@@ -15,7 +15,9 @@
 //! 4. Handlers run on a runtime of their own; one that burns all its threads delays no poll, proof, or write.
 
 mod clerk;
+pub(crate) mod counts;
 mod desk;
+pub(crate) mod glance;
 mod places;
 mod polling;
 mod prover;
@@ -175,7 +177,10 @@ impl<S: FencedStore, H: Handler<S>> Worker<S, H> {
             clerk: thread("clerk", |orders, answers| clerk.serve(&orders, &answers))?,
             scribes: writing
                 .into_iter()
-                .map(|session| thread("scribe", |orders, answers| scribe::serve::<S>(session, &orders, &answers)))
+                .map(|session| {
+                    let clock = parts.clock.clone();
+                    thread("scribe", move |orders, answers| scribe::serve::<S>(session, &clock, &orders, &answers))
+                })
                 .collect::<Result<_, _>>()?,
             prover: {
                 let (control, clock) = (Arc::clone(&control), parts.clock.clone());

@@ -19,7 +19,11 @@ use std::{
 use keylane_consumer::{JobContext, Notice, Outcome, store::sqlite::SqliteStore};
 use keylane_sidecar::{
     PartitionState, Snapshot, WorkerState,
-    spool::{Edition, SnapshotFile, Spooled},
+    metrics::{
+        catalogue,
+        counted::{Counted, Number},
+    },
+    spool::{Edition, Health, SnapshotFile, Spooled},
 };
 use rig::{Rig, tell};
 use serde_json::{Value, json};
@@ -43,6 +47,15 @@ impl Shelf {
     fn snapshots(&self) -> Vec<Snapshot> {
         let read = |e: &Edition| serde_json::from_slice::<Spooled>(&e.snapshot).unwrap().snapshot;
         self.0.lock().unwrap().iter().map(read).collect()
+    }
+
+    fn counted(&self) -> Vec<Counted> {
+        self.0.lock().unwrap().iter().map(|e| serde_json::from_slice(&e.metrics).unwrap()).collect()
+    }
+
+    fn health(&self) -> Health {
+        let latest = self.0.lock().unwrap().last().unwrap().snapshot.clone();
+        serde_json::from_slice::<Spooled>(&latest).unwrap().health
     }
 
     fn last(&self) -> Snapshot {
@@ -97,6 +110,20 @@ fn a_worker_shows_what_it_holds_and_its_end_and_all_of_it_keeps_the_contract() {
         let value = serde_json::to_value(&snapshot).unwrap();
         assert!(contract.is_valid(&value), "{value}");
     }
+    for counted in shelf.counted() {
+        assert!(counted.keeps_the_catalogue(), "{counted:?}");
+    }
+    let last = shelf.counted().pop().unwrap();
+    let told: Vec<_> = last.series().map(|(metric, _, _)| metric.name).collect();
+    let of_a_worker = catalogue::ALL.iter().filter(|metric| metric.source.contains(&"worker"));
+    // Nothing waits any more.
+    let missing: Vec<_> = of_a_worker.map(|metric| metric.name).filter(|name| !told.contains(name)).collect();
+    assert_eq!(missing, ["keylane_partition_oldest_waiting_timestamp_seconds"]);
+    let completed = last
+        .series()
+        .find(|(metric, labels, _)| metric.name == "keylane_jobs_finished_total" && labels == &["jobs", "completed"]);
+    assert_eq!(completed.unwrap().2, &Number::One(30.0));
+
     let contract = schema("event");
     let events = shelf.events();
     for event in &events {
@@ -152,7 +179,7 @@ fn twin_a_disk_that_hangs_stops_a_worker_that_writes_on_its_own_thread() {
     let (hold, mut sink) = stuck();
     let reached = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&reached);
-    let edition = Edition { snapshot: Vec::new(), events: None };
+    let edition = Edition { snapshot: Vec::new(), metrics: Vec::new(), events: None };
     let running = rig.spawn_with(
         "w",
         Duration::from_secs(60),
@@ -198,6 +225,41 @@ fn a_folder_that_vanishes_or_a_full_disk_costs_nothing_and_word_comes_back_with_
     std::fs::remove_dir_all(&folder).unwrap();
     rig.enqueue(11..=20, |n| format!("key-{n}"));
     rig.wait_for("all jobs told", || rig.told().len() == 20);
+    assert!(running.end().clean);
+}
+
+/// Else a probe would end a worker whose handler works for long.
+#[test]
+fn work_that_a_handler_holds_up_is_told_and_counted_and_is_not_stuck() {
+    let rig = Rig::with(1, |settings| settings.stall_after = Duration::from_millis(50));
+    let (shelf, open) = (Shelf::default(), Arc::new(Semaphore::new(0)));
+    let gate = Arc::clone(&open);
+    let handler = move |job: JobContext| {
+        let gate = Arc::clone(&gate);
+        async move {
+            let _pass = gate.acquire().await.expect("open");
+            tell(&job)
+        }
+    };
+    let running = rig.spawn_shown("w", handler, shelf.sink());
+    rig.enqueue(1..=3, |n| format!("key-{n}"));
+    let is = |counted: &Counted, name: &str| {
+        counted.series().find(|(metric, _, _)| metric.name == name).map(|(_, _, number)| number.clone())
+    };
+    rig.wait_for("it is counted as standing still", || {
+        shelf.counted().last().is_some_and(|c| is(c, "keylane_partitions_stalled") == Some(Number::One(1.0)))
+    });
+    let last = shelf.counted().pop().unwrap();
+    assert!(
+        matches!(is(&last, "keylane_partition_oldest_waiting_timestamp_seconds"), Some(Number::One(at)) if at > 0.0)
+    );
+    assert_eq!(shelf.health().stuck_since_boot_ms, None, "a new process would do no better");
+    open.add_permits(3);
+    rig.wait_for("it moves, and nothing waits", || {
+        let moves = |c: &Counted| is(c, "keylane_partitions_stalled") == Some(Number::One(0.0));
+        let last = shelf.counted().pop().unwrap();
+        moves(&last) && is(&last, "keylane_partition_oldest_waiting_timestamp_seconds").is_none()
+    });
     assert!(running.end().clean);
 }
 

@@ -4,7 +4,7 @@
 //! 2. What is refused is refused whole, and nothing of its text is passed on.
 
 use crate::{
-    snapshot::{PartitionState, PartitionView, Scope, Snapshot, WorkerView},
+    snapshot::{PartitionState, PartitionView, Scope, Snapshot, WorkerView, is_name},
     words::event::unix_ms,
 };
 
@@ -13,7 +13,6 @@ pub const LARGEST_ANSWER: usize = 4 << 20;
 
 const MOST_WORKERS: usize = 1_024;
 const MOST_PARTITIONS: usize = 4_096;
-const LONGEST_NAME: usize = 249;
 
 /// Why an answer is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,11 +99,6 @@ fn partition(p: &PartitionView) -> bool {
     };
     let known = usize::try_from(p.partition).is_ok_and(|number| number < MOST_PARTITIONS);
     state && claimants && lag && known && names.into_iter().all(|n| is_name(n)) && times.into_iter().all(|t| is_time(t))
-}
-
-pub(crate) fn is_name(name: &str) -> bool {
-    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'/' | b':' | b'-');
-    (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(allowed)
 }
 
 fn is_code(code: &str) -> bool {

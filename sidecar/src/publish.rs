@@ -1,6 +1,6 @@
 //! The sidecar: serves one worker's snapshot, and can do nothing else.
 //!
-//! 1. It reads two files and answers requests. Before it answers anybody it gives up the right to connect anywhere, to
+//! 1. It reads three files and answers requests. Before it answers anybody it gives up the right to connect anywhere, to
 //!    write files, to start programs and to touch other processes ([`confine`]).
 //! 2. What it serves keeps the contract: a file that does not is refused whole (`files`), and of what was said before it
 //!    only tells what is still so (`silence`).
@@ -16,4 +16,5 @@ mod routes;
 mod silence;
 mod stream;
 
+pub(crate) use files::{Fault, snapshot as snapshot_file};
 pub use routes::{Settings, serve};

@@ -10,6 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 /// The value of [`Snapshot::schema`].
 pub const SCHEMA: &str = "keylane.ownership-snapshot/v1";
 
+const LONGEST_NAME: usize = 249;
+
 /// A word of the contract; never text from outside.
 pub type Word = &'static str;
 
@@ -283,6 +285,12 @@ pub struct Notice {
     pub code: String,
     /// At most 400 characters; made from enums, names and numbers only.
     pub text: String,
+}
+
+/// Whether the contract allows it as a name.
+pub(crate) fn is_name(name: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'/' | b':' | b'-');
+    (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(allowed)
 }
 
 fn schema<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {

@@ -1,10 +1,11 @@
-//! The files between a worker and its sidecar: the snapshot, and beside it the worker's latest events.
+//! The files between a worker and whoever watches it: the snapshot, beside it what the worker counts, and its latest events.
 //!
 //! 1. A file is whole at every moment: it is written under another name and renamed.
 //! 2. Nothing that already lies there is written into, followed or waited for: a pipe or a link in the way is replaced.
 //! 3. Only owner and group may read them.
 //! 4. They are a view, not a record: not flushed to the disk, and worth nothing after a restart of the machine, which the
 //!    stamp of the machine's own clock shows.
+//! 5. What an earlier process wrote is not this one's word: it is taken away before there is a new one.
 
 use std::{
     fs::{self, OpenOptions, Permissions},
@@ -32,8 +33,22 @@ pub struct Spooled {
     /// When it was written, in milliseconds since the machine started, sleep included: whoever shares the machine can tell
     /// its age without a wall clock.
     pub written_boot_ms: u64,
+    /// For whoever asks whether it is well: `keylane health`.
+    pub health: Health,
     /// What the worker says.
     pub snapshot: Snapshot,
+}
+
+/// How the worker's loop stands, in milliseconds since the machine started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Health {
+    /// When its loop last turned. The file is written by another thread, which goes on if the loop stands.
+    pub turned_boot_ms: u64,
+    /// Since when partitions come or go, or its membership does.
+    pub rebalancing_since_boot_ms: Option<u64>,
+    /// Since when every partition that has work stands still though nothing that the worker knows of holds it up.
+    pub stuck_since_boot_ms: Option<u64>,
 }
 
 /// What is to be written at one moment.
@@ -41,6 +56,8 @@ pub struct Spooled {
 pub struct Edition {
     /// A [`Spooled`].
     pub snapshot: Vec<u8>,
+    /// A [`Counted`](crate::metrics::counted::Counted).
+    pub metrics: Vec<u8>,
     /// The latest events, one JSON object a line; `None`: as they were.
     pub events: Option<Vec<u8>>,
 }
@@ -49,23 +66,39 @@ pub struct Edition {
 #[derive(Clone, Debug)]
 pub struct SnapshotFile {
     snapshot: PathBuf,
+    metrics: PathBuf,
     events: PathBuf,
 }
 
 impl SnapshotFile {
-    /// The snapshot goes to this file, the events beside it.
+    /// The snapshot goes to this file, the others beside it.
     pub fn new(path: &Path) -> Self {
-        Self { snapshot: path.to_owned(), events: events_beside(path) }
+        Self { snapshot: path.to_owned(), metrics: metrics_beside(path), events: events_beside(path) }
+    }
+
+    /// Takes away the snapshot and the counts of an earlier process. Its events stay, for whoever asks what happened.
+    ///
+    /// # Errors
+    /// What the file system said. Both are tried.
+    pub fn begin(&self) -> io::Result<()> {
+        let snapshot = take_away(&self.snapshot);
+        take_away(&self.metrics).and(snapshot)
     }
 
     /// Replaces the files.
     ///
     /// # Errors
-    /// What the file system said. Both are tried.
+    /// What the file system said. All are tried.
     pub fn put(&self, edition: &Edition) -> io::Result<()> {
         let events = edition.events.as_ref().map_or(Ok(()), |events| replace(&self.events, events));
-        replace(&self.snapshot, &edition.snapshot).and(events)
+        let metrics = replace(&self.metrics, &edition.metrics);
+        replace(&self.snapshot, &edition.snapshot).and(metrics).and(events)
     }
+}
+
+/// `snapshot.json` has the worker's counts in `snapshot.metrics.json`.
+pub fn metrics_beside(snapshot: &Path) -> PathBuf {
+    snapshot.with_extension("metrics.json")
 }
 
 /// `snapshot.json` has its events in `snapshot.events.ndjson`.
@@ -78,10 +111,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     name.push(".new");
     let new = path.with_file_name(name);
     // Of a writer that was killed, or anything else that must not be opened.
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    take_away(&new)?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&new)?;
     // Whatever the umask says, the sidecar's group can read it.
     let written = file.set_permissions(Permissions::from_mode(MODE)).and_then(|()| file.write_all(bytes));
@@ -90,6 +120,13 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&new); // a full disk gets its space back
     }
     renamed
+}
+
+fn take_away(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn schema<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
@@ -104,7 +141,7 @@ mod tests {
     use super::*;
 
     fn edition(text: &str) -> Edition {
-        Edition { snapshot: text.into(), events: Some(format!("{text}\n").into()) }
+        Edition { snapshot: text.into(), metrics: text.into(), events: Some(format!("{text}\n").into()) }
     }
 
     #[test]
@@ -119,7 +156,11 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");
         assert_eq!(fs::read_to_string(folder.path().join("snapshot.events.ndjson")).unwrap(), "two\n");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left");
+        assert_eq!(fs::read_to_string(folder.path().join("snapshot.metrics.json")).unwrap(), "two");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "nothing else is left");
+        file.begin().unwrap();
+        assert!(!path.exists() && !folder.path().join("snapshot.metrics.json").exists(), "of another process");
+        file.begin().unwrap();
     }
 
     /// Opened for writing, a pipe that nobody reads would hold the writer for ever.

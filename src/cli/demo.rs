@@ -10,6 +10,9 @@ Examples:
   keylane demo --store postgres://me@localhost/test
   keylane demo --keep -o json | tail -n 1 | jq .verdict
 
+While it plays, a page on this machine shows who holds what: it prints where, and opens it if there is a desktop. On a terminal the
+page stays with the verdict until Ctrl-C.
+
 It uses a temporary folder of its own, with --broker kafka://... a topic and with --store postgres://... a schema of its
 own, which it deletes; what --queue and --group say is not looked at. It ends with 0 if every event was applied exactly once and in order, no stale write landed and some were refused; else with 1.";
 
@@ -25,6 +28,10 @@ pub(crate) struct DemoArgs {
     /// Keep the folder with the queue, the ledger and the workers' logs, and print its path
     #[arg(long, env = "KEYLANE_DEMO_KEEP", hide_env_values = true, value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) keep: bool,
+
+    /// Leave the page out
+    #[arg(long, env = "KEYLANE_DEMO_NO_PAGE", hide_env_values = true, value_parser = clap::builder::FalseyValueParser::new())]
+    pub(crate) no_page: bool,
 }
 
 /// Arguments of the demo's own workers, which it starts itself.
@@ -37,4 +44,8 @@ pub(crate) struct DemoWorkerArgs {
     /// Without the store's check
     #[arg(long)]
     pub(crate) no_fence: bool,
+
+    /// Where it shows what it holds
+    #[arg(long, value_name = "FILE")]
+    pub(crate) snapshot_file: Option<std::path::PathBuf>,
 }

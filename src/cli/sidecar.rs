@@ -28,4 +28,8 @@ pub(crate) struct SidecarArgs {
     /// Go on also where this kernel cannot take the right to connect away; every snapshot then says so
     #[arg(long, env = "KEYLANE_ALLOW_UNCONFINED", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub(crate) allow_unconfined: bool,
+
+    /// End when the process that started it does, however that ends: the demo's own sidecars
+    #[arg(long, hide = true, env = "KEYLANE_END_WITH_PARENT", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    pub(crate) end_with_parent: bool,
 }

@@ -4,6 +4,7 @@
 //! - [`stage`]: the folder, the queue with its events, the ledger
 //! - [`flight`], [`ledger`]: an event, and what it does to the ledger; [`books`]: its tables
 //! - [`worker`]: a worker's process; [`actors`]: the three of them, started, frozen, killed
+//! - [`page`]: sidecars and a board of the workers, as a user would run them
 //! - [`sight`]: what queue and store say now; [`play`]: waits, and tells what changed
 //! - [`story`]: the words; [`verdict`]: everything checked anew
 //!
@@ -15,6 +16,7 @@ mod actors;
 mod books;
 mod flight;
 mod ledger;
+mod page;
 mod play;
 mod sight;
 mod stage;
@@ -22,9 +24,9 @@ mod story;
 mod verdict;
 mod worker;
 
-use std::time::Duration;
+use std::{io::IsTerminal, time::Duration};
 
-use self::{actors::Role, play::Play, sight::Sight, stage::Stage, story::Event, verdict::Verdict};
+use self::{actors::Role, page::Page, play::Play, sight::Sight, stage::Stage, story::Event, verdict::Verdict};
 use crate::{
     cli::{DemoArgs, Global},
     exit::{Code, Failure},
@@ -43,6 +45,7 @@ const REST: Duration = Duration::from_secs(120);
 
 pub(crate) fn run(args: &DemoArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
     let fenced = !args.no_fence;
+    let watched = is_watched(output.is_json());
     let mut play = Play::begin(global, output)?;
     let stage = Stage::build(args.keep, global)?;
     let scene = stage.scene();
@@ -52,16 +55,46 @@ pub(crate) fn run(args: &DemoArgs, global: &Global, output: &mut Output) -> Resu
         partitions: scene.queue.partitions.0.get(),
         fence: fenced,
     })?;
-    perform(&mut play, scene, fenced)?;
+    let page = if args.no_page || global.quiet { None } else { open_page(&mut play, scene, watched)? };
+    perform(&mut play, scene, fenced, page.is_some())?;
     let verdict = Verdict::reach(scene, fenced)?;
     let kept = stage.end();
+    if let Some(page) = &page {
+        page.say(&verdict);
+    }
     play.tell(&Event::Verdict { verdict: &verdict, kept: kept.as_deref() })?;
+    if let Some(page) = page.filter(|_| watched) {
+        play.tell(&Event::PageStays { url: page.url() })?;
+        play.wait_for_the_user();
+    }
     Ok(if verdict.holds() { Code::Done } else { Code::Failed })
 }
 
+/// Without it the story is the same.
+fn open_page(play: &mut Play<'_>, scene: &stage::Scene, watched: bool) -> Result<Option<Page>, Failure> {
+    match Page::open(scene) {
+        Ok(page) => {
+            play.tell(&Event::Page { url: page.url() })?;
+            if watched {
+                page.show();
+            }
+            Ok(Some(page))
+        }
+        Err(failure) => {
+            play.tell(&Event::NoPage { why: failure.what().to_owned() })?;
+            Ok(None)
+        }
+    }
+}
+
+/// Whether somebody sits at a terminal and reads.
+fn is_watched(is_json: bool) -> bool {
+    !is_json && std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
+}
+
 /// The whole story. Whatever ends it, the actors end with it.
-fn perform(play: &mut Play<'_>, scene: &stage::Scene, fenced: bool) -> Result<(), Failure> {
-    play.start_actors(scene, fenced)?;
+fn perform(play: &mut Play<'_>, scene: &stage::Scene, fenced: bool, shown: bool) -> Result<(), Failure> {
+    play.start_actors(scene, fenced, shown)?;
     play.until("all three workers have their share of the partitions and apply events", STEP, |sight| {
         Role::ALL.iter().all(|&role| sight.partitions_of(role).len() == sight.share() && sight.applied(role) > 50)
     })?;

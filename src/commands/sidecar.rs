@@ -21,6 +21,11 @@ use crate::{
 };
 
 pub(crate) fn run(args: &SidecarArgs, output: &mut Output) -> Result<Code, Failure> {
+    if args.end_with_parent {
+        #[cfg(target_os = "linux")]
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+            .map_err(|error| Failure::new(Code::Bug, "cannot tie its life to its parent's").because(&error))?;
+    }
     let cannot_listen = |error: io::Error| {
         Failure::new(Code::Unavailable, format!("cannot listen on {}", args.listen))
             .because(&error)

@@ -111,9 +111,13 @@ fn work_on<S: FencedStore, H: Handler<S>>(
     reporter: Reporter,
     snapshot: Option<&Path>,
 ) -> Result<Summary, Failure> {
+    let file = snapshot.map(SnapshotFile::new);
+    // Before the broker is waited for, or a probe would take an earlier process's word for this one's.
+    if let Some(Err(error)) = file.as_ref().map(SnapshotFile::begin) {
+        tracing::warn!(%error, "cannot take away the snapshot of an earlier process; work goes on");
+    }
     let mut worker = assemble(store, handler, settings, moves, global)?;
-    if let Some(path) = snapshot {
-        let file = SnapshotFile::new(path);
+    if let Some(file) = file {
         worker = worker.shown_to(move |edition| file.put(edition));
     }
     end_on_signals(worker.handle())?;

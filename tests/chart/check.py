@@ -101,6 +101,8 @@ REFUSED = [
     (["--set=worker.extraArgs={--concurrency=4}"], "extraArgs"),
     (["--set=worker.extraArgs={rm}"], "extraArgs"),
     (["--set=sidecar.enabled=false"], "board"),
+    (["--set=worker.probes.startupSeconds=1"], "startupSeconds"),
+    (["--set=worker.metricsPort=9464"], "metricsPort"),
     (["--set=sidecar.port=80"], "port"),
     (["--set=board.lostAfterSeconds=5"], "staleAfterSeconds"),
     ([r"--set=worker.podLabels.app\.kubernetes\.io/name=x"], "app.kubernetes.io/name"),
@@ -173,6 +175,11 @@ TWINS = [
     (lambda d: argument(d, "--session-timeout=15s", "--session-timeout=0s"), "session"),
     (lambda d: argument(d, "--builtin=print", "--exec"), "--exec"),
     (lambda d: worker(d)["containers"][0].update(command=["sh", "-c"]), "runs"),
+    (lambda d: worker(d)["containers"][0].update(readinessProbe={"httpGet": {"path": "/readyz", "port": 9464}}), "nothing listens"),
+    (lambda d: worker(d)["containers"][0].pop("startupProbe"), "waits for its broker"),
+    (lambda d: worker(d)["containers"][0]["args"].remove("--snapshot-file=/run/keylane/snapshot.json"), "does not write"),
+    (lambda d: worker(d)["containers"][0]["livenessProbe"]["exec"]["command"].__setitem__(0, "/bin/keylane"), "a probe runs"),
+    (lambda d: worker(d)["containers"][0]["livenessProbe"]["exec"]["command"].__setitem__(2, "alive"), "alive"),
     (lambda d: worker(d)["containers"][0]["args"].insert(1, "--kafka-properties=/etc/keylane/kafka/p"), "not mounted"),
 ]
 

@@ -9,6 +9,7 @@ from rendered import ROOT, containers, pods, run
 
 BINARY = os.path.join(ROOT, os.environ["KEYLANE_BIN"])
 IN_THE_IMAGE = "/usr/local/bin/keylane"
+PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 
 def objections(documents):
@@ -22,6 +23,8 @@ def objections(documents):
                         found.append(f"{place}: copies {source}")
                 case [program] if program in (IN_THE_IMAGE, "/opt/keylane/keylane"):
                     found += refused(place, container)
+                    programs = [container[probe]["exec"]["command"][0] for probe in PROBES if "exec" in container.get(probe, {})]
+                    found += [f"{place}: a probe runs {other}" for other in programs if other != program]
                 case other:
                     found.append(f"{place}: runs {other}")
     return found
@@ -30,8 +33,13 @@ def objections(documents):
 def refused(place, container):
     """As the container would start, in a folder that stands for its file system."""
     environment = {v["name"]: v.get("value", "pod-0") for v in container.get("env", [])}
+    lines = [container["args"], *(container[probe]["exec"]["command"][1:] for probe in PROBES if "exec" in container.get(probe, {}))]
+    return [why for line in lines for why in refused_line(place, container, line, environment)]
+
+
+def refused_line(place, container, line, environment):
     with tempfile.TemporaryDirectory() as folder:
-        text = "\0".join(container["args"])
+        text = "\0".join(line)
         for path in re.findall(r"/etc/keylane/(?:kafka|postgres)/[\w.-]+", text):
             file = pathlib.Path(folder + path)
             if not any(path.startswith(mount["mountPath"] + "/") for mount in container["volumeMounts"]):

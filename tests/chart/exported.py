@@ -17,7 +17,8 @@ from watching import CATALOGUE
 
 def shown_by(program):
     """Every metric that the catalogue says this program shows."""
-    return {m["name"]: m for m in tomllib.loads(CATALOGUE.read_text())["metric"] if program in m["source"]}
+    knows = {program, "worker"} if program == "sidecar" else {program}  # a worker's numbers are shown by its sidecar
+    return {m["name"]: m for m in tomllib.loads(CATALOGUE.read_text())["metric"] if knows & set(m["source"])}
 
 
 def against(page, program):
@@ -54,22 +55,26 @@ def running(folder, *arguments):
 
 
 def scraped():
-    """The pages of a sidecar and a board while a worker holds three partitions and knows what waits."""
+    """The pages of a sidecar and a board while a worker holds three partitions, works, and knows what waits."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         run(BINARY, "queue", "create", "jobs", "--partitions=3", cwd=folder)
         for key in "abcdefgh":
             run(BINARY, "enqueue", "--one", key, "--body", "1", cwd=folder)
-        worker = [BINARY, "work", "--builtin=discard", "--snapshot-file=s.json", "-q"]
-        worker = subprocess.Popen(worker, cwd=folder, env={}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        handler = 'while read -r line; do case "$line" in *last*) sleep 300;; esac; echo \'{"outcome":"done"}\'; done'
+        run(BINARY, "enqueue", "--one", "last", "--body", "1", cwd=folder)
+        worker = [BINARY, "work", "--snapshot-file=s.json", "-q", "--exec", "sh", "-c", handler]
+        path = {"PATH": os.environ["PATH"]}
+        worker = subprocess.Popen(worker, cwd=folder, env=path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         stack.callback(worker.wait)
-        stack.callback(worker.terminate)
+        stack.callback(worker.kill)
         sidecar = stack.enter_context(running(folder, "sidecar", "--snapshot-file=s.json", "--listen=127.0.0.1:0"))
         at = sidecar.removeprefix("http://")
         board = stack.enter_context(running(folder, "board", f"--sidecar={at}", "--listen=127.0.0.1:0"))
         pages = {}
         for _ in range(300):
             pages = {"sidecar": get(sidecar), "board": get(board)}
-            if all('state="held"} 3' in page and "keylane_partition_lag_jobs{" in page for page in pages.values()):
+            waits = "keylane_partition_oldest_waiting_timestamp_seconds{" in pages["sidecar"]
+            if waits and all('state="held"} 3' in page and "keylane_partition_lag_jobs{" in page for page in pages.values()):
                 break
             time.sleep(0.1)
         return pages
@@ -94,6 +99,7 @@ def twins():
         "a metric that is not shown": re.sub(r"(?m)^.*keylane_snapshot_bytes.*\n", "", page),
         "another kind": page.replace("# TYPE keylane_lag_jobs gauge", "# TYPE keylane_lag_jobs counter"),
         "no text of help": page.replace("# HELP keylane_lag_jobs", "# HALP keylane_lag_jobs"),
+        "a worker's number that is not shown": re.sub(r"(?m)^.*keylane_jobs_finished_total.*\n", "", page),
         "a metric of the board's": page + "# TYPE keylane_board_sidecars gauge\nkeylane_board_sidecars 1\n",
     }
     for what, broken in breaks.items():

@@ -83,6 +83,13 @@ def pod_of(name, pod):
         flags = dict(a.split("=", 1) for a in worker["args"][: worker["args"].index("--exec") if "--exec" in worker["args"] else None] if "=" in a)
         if pod["terminationGracePeriodSeconds"] < seconds(flags["--drain-timeout"]) + 15:
             found.append(f"{name}: is killed before its drain is over")
+        probes = {probe: worker[probe] for probe in ("startupProbe", "livenessProbe", "readinessProbe") if probe in worker}
+        found += [f"{name}: {probe} calls a worker, where nothing listens" for probe, asked in probes.items() if "exec" not in asked]
+        if probes and not {"startupProbe", "livenessProbe"} <= probes.keys():
+            found.append(f"{name}: would be killed while it waits for its broker")
+        asked = {flag for probe in probes.values() for flag in probe.get("exec", {}).get("command", []) if flag.startswith("--snapshot-file=")}
+        if asked - set(worker["args"]):
+            found.append(f"{name}: its probes ask a file that it does not write")
         users = {c["name"]: c["securityContext"].get("runAsUser") for c in containers({"spec": pod})}
         if users.get("queue", users["worker"]) != users["worker"]:
             found.append(f"{name}: another user makes the file that the worker writes")
@@ -109,7 +116,7 @@ def belongs_together(name, pod, documents, network):
         found += [f"{name}: its Service names the port '{p['targetPort']}', which it has not" for p in service["spec"]["ports"] if p["targetPort"] not in ports]
     for container in containers(pod):
         for probe in ("livenessProbe", "readinessProbe"):
-            if probe in container and container[probe]["httpGet"]["port"] not in {p["name"] for p in container.get("ports", [])}:
+            if "httpGet" in container.get(probe, {}) and container[probe]["httpGet"]["port"] not in {p["name"] for p in container.get("ports", [])}:
                 found.append(f"{name}: {probe} asks a port that is not there")
     return found
 

@@ -14,7 +14,7 @@ use keylane_sidecar::{
 use super::{STALE_AFTER, before, ms, name, rfc3339};
 use crate::{
     clock::BootTime,
-    worker::sight::{Glance, Held},
+    worker::glance::{Glance, Held},
 };
 
 /// Who speaks, and of what.

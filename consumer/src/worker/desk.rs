@@ -26,7 +26,7 @@ use std::{
 };
 
 use crossbeam_channel::{Receiver, Select, TryRecvError};
-use keylane_producer::{Job, JobKey, Partition};
+use keylane_producer::{Job, JobKey, Partition, Timestamp};
 use keylane_sidecar::WorkerState;
 
 use crate::{
@@ -43,6 +43,7 @@ use crate::{
     worker::{
         Office, Request, Summary, WorkerSettings,
         clerk::{self, Answer},
+        counts::Counts,
         desk::{
             jobs::{Failures, Run},
             writing::Outbox,
@@ -50,7 +51,7 @@ use crate::{
         places::Places,
         polling::Polled,
         prover::{self, Proved},
-        runner::Runner,
+        runner::{End, Runner},
         scribe::Written,
         sight::Sight,
         tenancy::Tenancy,
@@ -114,6 +115,13 @@ pub(crate) struct Desk<S: FencedStore, H> {
     end_by: Option<BootTime>,
     left: bool,
     summary: Summary,
+    /// What is counted for whoever watches; nothing is decided by it.
+    counts: Counts,
+    /// The clock on the wall, as it stood when this turn began: for counts only.
+    wall: Timestamp,
+    /// Since when partitions that were asked back drain.
+    drains: HashMap<Partition, (Tenure, BootTime)>,
+    stuck_since: Option<BootTime>,
 }
 
 /// What happens later.
@@ -191,6 +199,10 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             end_by: None,
             left: false,
             summary: Summary::default(),
+            counts: Counts::new(),
+            wall: Timestamp::now(),
+            drains: HashMap::new(),
+            stuck_since: None,
         }
     }
 
@@ -232,6 +244,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     fn work(&mut self, mail: &Mail<S>) -> Result<(), Error> {
         while !self.left && self.end_by.is_none_or(|by| self.clock.now() < by) {
             self.wait(mail);
+            self.wall = Timestamp::now();
             self.take_in(mail)?;
             let now = self.clock.now();
             self.timers_due(now);
@@ -296,8 +309,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 self.written(way, written)?;
             }
         }
-        for (ticket, end) in taken(&self.runner.ends, "handlers")? {
-            self.job_ended(ticket, end);
+        for End { ticket, how, took } in taken(&self.runner.ends, "handlers")? {
+            self.job_ended(ticket, how, took);
         }
         Ok(())
     }

@@ -38,6 +38,7 @@ pub(crate) enum Proved {
     /// `t0` was read before the call.
     Committed {
         t0: BootTime,
+        took: Duration,
         commit: Commit,
         tenures: Vec<(Partition, Tenure, Offset)>,
         outcome: Result<(), CommitError>,
@@ -59,7 +60,8 @@ pub(crate) fn serve<S: FencedStore>(
             Order::Prove { commit, tenures, limit } => {
                 let t0 = clock.now();
                 let outcome = group.commit(&commit, limit);
-                Proved::Committed { t0, commit, tenures, outcome }
+                let took = clock.now().since(t0);
+                Proved::Committed { t0, took, commit, tenures, outcome }
             }
             Order::Close { partition, closing, limit } => {
                 let (tenure, clean) = match &closing {

@@ -52,7 +52,15 @@ pub(crate) struct Runner<S: FencedStore, H> {
     shared: Arc<Shared<S, H>>,
     /// Started in this turn of the desk.
     starting: Vec<Starting>,
-    pub(crate) ends: Receiver<(Ticket, Ended<S>)>,
+    pub(crate) ends: Receiver<End<S>>,
+}
+
+/// The end of one run.
+pub(crate) struct End<S: FencedStore> {
+    pub(crate) ticket: Ticket,
+    pub(crate) how: Ended<S>,
+    /// How long the handler had it; nothing if it did not begin or was cancelled.
+    pub(crate) took: Duration,
 }
 
 /// What drivers share.
@@ -62,7 +70,7 @@ struct Shared<S: FencedStore, H> {
     limit: Duration,
     threads: usize,
     line: Mutex<Line>,
-    ended: Sender<(Ticket, Ended<S>)>,
+    ended: Sender<End<S>>,
 }
 
 struct Line {
@@ -124,15 +132,28 @@ fn send_driver<S: FencedStore, H: Handler<S>>(runtime: &Handle, shared: &Arc<Sha
 /// Takes jobs from the line until it is empty.
 async fn drive<S: FencedStore, H: Handler<S>>(shared: Arc<Shared<S, H>>) {
     let mut ran = 0;
-    while let Some(Starting { ticket, job, fence }) = shared.take() {
-        let end = shared.run(job, &fence).await;
-        let _ = shared.ended.send((ticket, end)); // nobody listens: the worker ended by force
-        shared.line().free += 1;
+    let mut next = shared.take(Driver::Free);
+    while let Some(Starting { ticket, job, fence }) = next {
+        let (how, took) = shared.run(job, &fence).await;
+        let _ = shared.ended.send(End { ticket, how, took }); // nobody listens: the worker ended by force
         ran = (ran + 1) % JOBS_A_TURN;
         if ran == 0 {
+            shared.line().free += 1;
             tokio::task::yield_now().await;
+            next = shared.take(Driver::Free);
+        } else {
+            next = shared.take(Driver::FromJob);
         }
     }
+}
+
+/// Who asks for a job.
+#[derive(Clone, Copy, PartialEq)]
+enum Driver {
+    /// It is counted as free.
+    Free,
+    /// It has just ended one, and was never counted as free since.
+    FromJob,
 }
 
 impl<S: FencedStore, H: Handler<S>> Shared<S, H> {
@@ -141,9 +162,9 @@ impl<S: FencedStore, H: Handler<S>> Shared<S, H> {
     }
 
     /// The next job. The caller is in a job then, or has ended: not free any more.
-    fn take(self: &Arc<Self>) -> Option<Starting> {
+    fn take(self: &Arc<Self>, driver: Driver) -> Option<Starting> {
         let mut line = self.line();
-        line.free -= 1;
+        line.free -= usize::from(driver == Driver::Free);
         let next = line.jobs.pop_front();
         // The job may give its thread away (`block_in_place`): then another driver goes on.
         let send = line.free == 0 && !line.jobs.is_empty();
@@ -167,22 +188,22 @@ impl<S: FencedStore, H: Handler<S>> Shared<S, H> {
     }
 
     /// The fence is checked where a job starts, not where it was chosen.
-    async fn run(self: &Arc<Self>, job: JobContext, fence: &Fence) -> Ended<S> {
+    async fn run(self: &Arc<Self>, job: JobContext, fence: &Fence) -> (Ended<S>, Duration) {
         let (limit, cancel) = (self.limit, job.cancel.clone());
         // The last acts of a tenure are done under its fence: no start is one of them.
-        if fence.check().is_err() || cancel.is_cancelled() {
-            return Ended::Refused;
-        }
         let begun = self.clock.now();
+        if fence.check_at(begun).is_err() || cancel.is_cancelled() {
+            return (Ended::Refused, Duration::ZERO);
+        }
         let work = AssertUnwindSafe(async { self.handler.run(job).await }).catch_unwind();
         let end = match bounded_run(work, limit, &cancel, || self.awaits()).await {
             Some(Ok(outcome)) => Ended::With(outcome),
             Some(Err(panic)) => Ended::Panicked(words(&*panic)),
-            None if cancel.is_cancelled() => return Ended::Cancelled,
-            None => return Ended::TooLong(limit),
+            None if cancel.is_cancelled() => return (Ended::Cancelled, Duration::ZERO),
+            None => Ended::TooLong(limit),
         };
         let took = self.clock.now().since(begun);
-        if took > limit { Ended::TooLong(took) } else { end }
+        (if took > limit { Ended::TooLong(took) } else { end }, took)
     }
 }
 

@@ -16,7 +16,7 @@ use crossbeam_channel::{Receiver, bounded};
 use keylane_producer::{Partition, Timestamp};
 use keylane_sidecar::{
     PartitionState, Snapshot, WorkerState,
-    spool::{Edition, SCHEMA, Spooled},
+    spool::{Edition, Health, SCHEMA, Spooled},
     words::{Event, Happening, change::changes, event::fresh_id},
 };
 
@@ -24,47 +24,20 @@ use crate::{
     clock::{BootTime, Clock},
     error::{Detail, Error},
     lanes::Tenure,
-    view::own::{self, Speaker},
+    view::{
+        counted,
+        own::{self, Speaker},
+    },
+    worker::{
+        Summary,
+        counts::Counts,
+        glance::{Finished, Glance},
+    },
 };
-
-/// One look at what a worker holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Glance {
-    pub(crate) at: BootTime,
-    pub(crate) state: WorkerState,
-    pub(crate) since: BootTime,
-    /// Until when ownership is proved.
-    pub(crate) until: BootTime,
-    pub(crate) held: Vec<Held>,
-    pub(crate) in_flight: u64,
-}
-
-/// One partition of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
-    pub(crate) partition: Partition,
-    pub(crate) state: PartitionState,
-    /// Whether its claim stands.
-    pub(crate) claimed: bool,
-    pub(crate) since: BootTime,
-    /// Jobs not finished, and when that was known.
-    pub(crate) lag: Option<(u64, BootTime)>,
-    pub(crate) last_completed: Option<BootTime>,
-    pub(crate) in_flight: u64,
-}
-
-impl Glance {
-    /// Whether somebody holds something else than before, or in another way.
-    fn differs(&self, before: &Self) -> bool {
-        let held =
-            |glance: &Self| -> Vec<_> { glance.held.iter().map(|h| (h.partition, h.state, h.claimed)).collect() };
-        self.state != before.state || held(self) != held(before)
-    }
-}
 
 /// The desk looks this often at what it lets others see.
 const LOOK: Duration = Duration::from_millis(200);
-/// The longest between two editions.
+/// The longest between two editions; a quarter of a session that is so short that it would run out between two.
 const WRITE_EVERY: Duration = Duration::from_secs(2);
 /// At the end: so long for the last edition.
 const LAST_WORD: Duration = Duration::from_secs(1);
@@ -77,6 +50,7 @@ pub(crate) struct Sight {
     done: Receiver<()>,
     next: BootTime,
     worker: (WorkerState, BootTime),
+    unsettled: Option<BootTime>,
     held: BTreeMap<Partition, (Tenure, PartitionState, BootTime)>,
     read: BTreeMap<Partition, (Tenure, BootTime)>,
     completed: BTreeMap<Partition, (Tenure, BootTime)>,
@@ -101,14 +75,7 @@ impl Sight {
     /// Starts the thread.
     pub(crate) fn begin(speaker: Speaker, clock: Clock, sink: Sink) -> Result<Self, Error> {
         let now = clock.now();
-        let glance = Glance {
-            at: now,
-            state: WorkerState::Starting,
-            since: now,
-            until: BootTime::ZERO,
-            held: Vec::new(),
-            in_flight: 0,
-        };
+        let glance = Glance::alone(now, WorkerState::Starting);
         let shown =
             Arc::new(Shown { latest: Mutex::new(Latest { glance, changed: true, last: false }), bell: Condvar::new() });
         let (finished, done) = bounded(1);
@@ -126,6 +93,7 @@ impl Sight {
             done,
             next: now,
             worker: (WorkerState::Starting, now),
+            unsettled: None,
             held: BTreeMap::new(),
             read: BTreeMap::new(),
             completed: BTreeMap::new(),
@@ -163,6 +131,12 @@ impl Sight {
         self.worker.1
     }
 
+    /// Since when something comes or goes.
+    pub(crate) fn unsettled_since(&mut self, is_unsettled: bool, now: BootTime) -> Option<BootTime> {
+        self.unsettled = is_unsettled.then(|| self.unsettled.unwrap_or(now));
+        self.unsettled
+    }
+
     /// Since when the partition is in this state.
     pub(crate) fn held_since(
         &mut self,
@@ -198,11 +172,11 @@ impl Sight {
     }
 
     /// The worker has ended: one last edition, if it can be had in time.
-    pub(crate) fn end(self, now: BootTime, state: WorkerState, cut_short: u64) {
+    pub(crate) fn end(self, now: BootTime, state: WorkerState, summary: &Summary, counts: Counts) {
         {
             let mut latest = self.shown.latest.lock().unwrap_or_else(PoisonError::into_inner);
-            let glance =
-                Glance { at: now, state, since: now, until: BootTime::ZERO, held: Vec::new(), in_flight: cut_short };
+            let (in_flight, finished) = (summary.cut_short.len() as u64, Finished::of(summary));
+            let glance = Glance { in_flight, finished, counts, ..Glance::alone(now, state) };
             *latest = Latest { glance, changed: true, last: true };
         }
         self.shown.bell.notify_one();
@@ -222,8 +196,9 @@ struct Press {
 
 impl Press {
     fn run(&mut self, shown: &Shown) {
+        let every = WRITE_EVERY.min(self.speaker.session / 4);
         loop {
-            let (glance, last) = next(shown);
+            let (glance, last) = next(shown, every);
             let edition = self.edition(&glance);
             match (self.sink)(&edition) {
                 Ok(()) => self.failing = false,
@@ -251,14 +226,21 @@ impl Press {
             self.events.pop_front();
         }
         self.before = Some(snapshot.clone());
-        let spooled = Spooled { schema: SCHEMA, written_boot_ms: now.millis(), snapshot };
+        let health = Health {
+            turned_boot_ms: glance.at.millis(),
+            rebalancing_since_boot_ms: glance.rebalancing_since.map(BootTime::millis),
+            stuck_since_boot_ms: glance.stuck_since.map(BootTime::millis),
+        };
+        let spooled = Spooled { schema: SCHEMA, written_boot_ms: now.millis(), health, snapshot };
+        let counted = counted::of_worker(&self.speaker, glance, now, wall);
         let mut lines = Vec::new();
         for event in &self.events {
             serde_json::to_writer(&mut lines, event).expect("an event is plain data");
             lines.push(b'\n');
         }
         let snapshot = serde_json::to_vec(&spooled).expect("a snapshot is plain data");
-        Edition { snapshot, events: told.then_some(lines) }
+        let metrics = serde_json::to_vec(&counted).expect("counts are plain data");
+        Edition { snapshot, metrics, events: told.then_some(lines) }
     }
 
     fn happened(&self, snapshot: &Snapshot, wall: Timestamp) -> Vec<(i64, Happening)> {
@@ -277,9 +259,9 @@ impl Press {
 }
 
 /// Waits for a change, or for the time to say the same again.
-fn next(shown: &Shown) -> (Glance, bool) {
+fn next(shown: &Shown, every: Duration) -> (Glance, bool) {
     let latest = shown.latest.lock().unwrap_or_else(PoisonError::into_inner);
-    let waited = shown.bell.wait_timeout_while(latest, WRITE_EVERY, |latest| !latest.changed);
+    let waited = shown.bell.wait_timeout_while(latest, every, |latest| !latest.changed);
     let (mut latest, _) = waited.unwrap_or_else(PoisonError::into_inner);
     latest.changed = false;
     (latest.glance.clone(), latest.last)

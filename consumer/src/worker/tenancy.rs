@@ -1,11 +1,11 @@
 //! One tenure of one partition, while it lasts: its fence, its watermark, what earlier owners left.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
-use keylane_producer::{JobKey, Offset};
+use keylane_producer::{JobKey, Offset, Timestamp};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -27,6 +27,8 @@ pub(crate) struct Tenancy {
     pub(crate) committed: Option<Offset>,
     /// The end of the log when it was last fetched.
     pub(crate) end: Offset,
+    /// When each job that was fetched was enqueued; some are finished by now.
+    enqueued: VecDeque<(Offset, Timestamp)>,
     /// When something of it was done last, or it had no work.
     pub(crate) moved: BootTime,
     /// It was told that it stands still since then.
@@ -39,6 +41,9 @@ pub(crate) struct Tenancy {
     pub(crate) resumed: Vec<(JobKey, u64)>,
     pub(crate) suspicion: Option<Suspicion>,
 }
+
+/// Times of fetched jobs that are kept before those of finished ones are taken out.
+const SOME_TIMES: usize = 1_024;
 
 /// One of these jobs may have killed an owner.
 pub(crate) struct Suspicion {
@@ -73,6 +78,7 @@ impl Tenancy {
             committed,
             // The log reaches as far as the group has committed, also where the store knows less.
             end: committed.map_or(start, |committed| committed.max(start)),
+            enqueued: VecDeque::new(),
             moved: lease.clock().now(),
             stalled: None,
             done,
@@ -86,6 +92,24 @@ impl Tenancy {
     pub(crate) fn waiting(&self) -> u64 {
         let unread = self.end.0.saturating_sub(self.watermark.position().0);
         unread + self.watermark.unfinished() as u64
+    }
+
+    /// A job was fetched; they come in the order of their offsets.
+    pub(crate) fn fetched(&mut self, offset: Offset, enqueued: Timestamp) {
+        self.enqueued.push_back((offset, enqueued));
+        // However many are finished above one that is not.
+        if self.enqueued.len() > SOME_TIMES && self.enqueued.len() > 4 * self.watermark.unfinished() {
+            self.enqueued.retain(|&(offset, _)| self.watermark.is_open(offset));
+        }
+    }
+
+    /// When the oldest job that was fetched and is not finished was enqueued.
+    pub(crate) fn oldest_waiting(&mut self) -> Option<Timestamp> {
+        let done = self.watermark.committable();
+        while self.enqueued.front().is_some_and(|&(offset, _)| offset < done) {
+            self.enqueued.pop_front();
+        }
+        self.enqueued.front().map(|&(_, at)| at)
     }
 
     /// Whether an earlier owner has done this offset.
@@ -148,6 +172,24 @@ mod tests {
         assert_eq!(begun(known(0, true)), (Offset(0), Some(Offset(0))), "and the group is told");
         assert_eq!(begun(known(9, false)), (Offset(9), Some(Offset(9))));
         assert_eq!(begun(known(9, true)), (Offset(9), Some(Offset(9))));
+    }
+
+    #[test]
+    fn the_oldest_that_waits_is_known_and_memory_follows_what_is_not_finished() {
+        let mut tenancy = taken_over(true, Vec::new());
+        assert_eq!(tenancy.oldest_waiting(), None);
+        for n in 0..10_000 {
+            tenancy.watermark.deliver(Offset(n));
+            tenancy.fetched(Offset(n), Timestamp(1_000 + n.cast_signed()));
+            // The first one stays.
+            if n > 0 {
+                tenancy.watermark.finish(Offset(n));
+            }
+        }
+        assert_eq!(tenancy.oldest_waiting(), Some(Timestamp(1_000)));
+        assert!(tenancy.enqueued.len() <= SOME_TIMES + 1, "{}", tenancy.enqueued.len());
+        tenancy.watermark.finish(Offset(0));
+        assert_eq!(tenancy.oldest_waiting(), None);
     }
 
     #[test]

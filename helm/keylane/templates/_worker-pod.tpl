@@ -119,7 +119,7 @@ spec:
         - --session-timeout={{ int $v.worker.sessionTimeoutSeconds }}s
         - --drain-timeout={{ int $v.worker.drainTimeoutSeconds }}s
         - --job-timeout={{ int $v.handler.timeoutSeconds }}s
-        {{- if $v.sidecar.enabled }}
+        {{- if or $v.sidecar.enabled $v.worker.probes.enabled }}
         - --snapshot-file=/run/keylane/snapshot.json
         {{- end }}
         {{- if $v.handler.fence }}
@@ -143,9 +143,23 @@ spec:
         - name: {{ .name }}
           value: {{ .value | quote }}
         {{- end }}
-      {{- with $v.worker.metricsPort }}
-      ports:
-        - { name: metrics, containerPort: {{ int . }} }
+      {{- if $v.worker.probes.enabled }}
+      {{- $keylane := empty $foreign | ternary "/usr/local/bin/keylane" "/opt/keylane/keylane" }}
+      # Nothing listens in a worker: each asks its file.
+      startupProbe:
+        exec: { command: [{{ $keylane }}, health, startup, --snapshot-file=/run/keylane/snapshot.json] }
+        periodSeconds: 2
+        timeoutSeconds: 5
+        failureThreshold: {{ div (add (int $v.worker.probes.startupSeconds) 1) 2 }}
+      livenessProbe:
+        exec: { command: [{{ $keylane }}, health, live, --snapshot-file=/run/keylane/snapshot.json] }
+        periodSeconds: 10
+        timeoutSeconds: 5
+        failureThreshold: 3
+      readinessProbe:
+        exec: { command: [{{ $keylane }}, health, ready, --snapshot-file=/run/keylane/snapshot.json] }
+        periodSeconds: 5
+        timeoutSeconds: 5
       {{- end }}
       securityContext: {{- include "keylane.container-security" (dict "user" (int $v.handler.runAsUser)) | nindent 8 }}
       resources: {{- toYaml $v.worker.resources | nindent 8 }}
@@ -154,7 +168,7 @@ spec:
         {{- if $foreign }}
         - { name: program, mountPath: /opt/keylane, readOnly: true }
         {{- end }}
-        {{- if $v.sidecar.enabled }}
+        {{- if or $v.sidecar.enabled $v.worker.probes.enabled }}
         - { name: snapshot, mountPath: /run/keylane }
         {{- end }}
         {{- with include "keylane.place-mounts" . | trim }}{{ . | nindent 8 }}{{ end }}
@@ -170,7 +184,7 @@ spec:
     - name: program
       emptyDir: { sizeLimit: 256Mi }
     {{- end }}
-    {{- if $v.sidecar.enabled }}
+    {{- if or $v.sidecar.enabled $v.worker.probes.enabled }}
     - name: snapshot
       emptyDir: { medium: Memory, sizeLimit: 16Mi }
     {{- end }}

@@ -93,7 +93,16 @@ impl Board {
 
     /// Serves on `listener` what `targets` say, asked every `every`, until the future is dropped.
     pub async fn serve(listener: TcpListener, targets: Vec<Target>, every: Duration, settings: Settings) {
-        let record = Arc::new(Mutex::new(Record::new(settings)));
+        Self::serve_record(listener, targets, every, Arc::new(Mutex::new(Record::new(settings)))).await;
+    }
+
+    /// The same with a memory that others have a hand on too.
+    pub async fn serve_record(
+        listener: TcpListener,
+        targets: Vec<Target>,
+        every: Duration,
+        record: Arc<Mutex<Record>>,
+    ) {
         let (look, looked) = watch::channel(0);
         let routes = Self::new(Arc::clone(&record), looked).routes();
         tokio::select! {

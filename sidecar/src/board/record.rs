@@ -10,12 +10,15 @@ use super::{
     merge::{Merge, Settings},
 };
 use crate::{
-    snapshot::Snapshot,
+    snapshot::{Notice, Snapshot},
     words::{Event, EventType, change::changes, event::fresh_id, fold},
 };
 
 /// If nobody looked for so long, whoever asks looks first: an old view is never served as if it were new.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(3);
+
+/// As many as the contract allows.
+const MOST_NOTICES: usize = 50;
 
 /// The board's memory.
 #[derive(Debug)]
@@ -26,6 +29,7 @@ pub struct Record {
     last: Option<(Arc<Snapshot>, Now)>,
     episode: Option<(Ulid, i64)>,
     observer: String,
+    said: Option<Notice>,
     /// What came of asking sidecars.
     pub(super) asked: Asked,
     events_seen: [u64; EventType::ALL.len()],
@@ -49,14 +53,22 @@ impl Record {
             last: None,
             episode: None,
             observer,
+            said: None,
             asked: Asked::default(),
             events_seen: [0; EventType::ALL.len()],
         }
     }
 
+    /// From now on this stands above what is found: for a program that shows a board of its own doings.
+    pub fn say(&mut self, notice: Notice) {
+        self.said = Some(notice);
+    }
+
     /// Looks: makes the view of this moment and writes down what happened since the one before.
     pub fn look(&mut self, now: Now) -> Arc<Snapshot> {
-        let view = Arc::new(self.merge.view(now));
+        let mut view = self.merge.view(now);
+        view.notices = self.said.clone().into_iter().chain(view.notices).take(MOST_NOTICES).collect();
+        let view = Arc::new(view);
         let before = self.last.as_ref().map(|(view, _)| &**view);
         // Before the first word there is nothing that could have been before.
         let before = before.filter(|before| !before.workers.is_empty());

@@ -4,7 +4,8 @@ use serde::Deserialize;
 
 use super::files::Line;
 use crate::{
-    intake::{is_name, is_time},
+    intake::is_time,
+    snapshot::is_name,
     words::{EventType, Severity, event},
 };
 

@@ -3,6 +3,7 @@
 //! 1. A file that is refused takes the place of nothing, but after it nobody vouches for the last good one.
 //! 2. A file whose stamp is not of this start of the machine is not vouched for until a newer one comes.
 //! 3. Of events as many are kept as a worker keeps.
+//! 4. Of what the worker counts the latest file is kept, and none if that one is refused.
 
 use super::{
     files::{Fault, Line, Look},
@@ -10,6 +11,7 @@ use super::{
 };
 use crate::{
     clock::Now,
+    metrics::counted::Counted,
     snapshot::{Notice, Snapshot},
     spool::Spooled,
     words::{EventType, event::unix_ms},
@@ -47,6 +49,8 @@ pub(super) struct Reading {
     good: Option<Good>,
     fault: Option<Fault>,
     counts: Counts,
+    counted: Option<Counted>,
+    counted_counts: Counts,
     events: Vec<Line>,
     events_seen: [u64; EventType::ALL.len()],
     notice: Option<Notice>,
@@ -67,6 +71,8 @@ impl Reading {
             good: None,
             fault: None,
             counts: Counts::default(),
+            counted: None,
+            counted_counts: Counts::default(),
             events: Vec::new(),
             events_seen: [0; EventType::ALL.len()],
             notice,
@@ -77,7 +83,7 @@ impl Reading {
     pub(super) fn take(&mut self, look: Look) {
         match look.snapshot {
             Ok((spooled, bytes)) => {
-                self.counts.ok += 1;
+                self.counts.add(None);
                 self.fault = None;
                 let before = self.good.as_ref();
                 let has_moved =
@@ -86,14 +92,11 @@ impl Reading {
             }
             Err(fault) => {
                 self.fault = Some(fault);
-                *match fault {
-                    Fault::Missing => &mut self.counts.missing,
-                    Fault::Version => &mut self.counts.version,
-                    Fault::Torn | Fault::BreaksTheContract => &mut self.counts.invalid,
-                } += 1;
-                self.counts.redaction_failures += u64::from(fault == Fault::BreaksTheContract);
+                self.counts.add(Some(fault));
             }
         }
+        self.counted_counts.add(look.metrics.as_ref().err().copied());
+        self.counted = look.metrics.ok();
         if let Some(lines) = look.events {
             for new in lines.iter().filter(|line| self.events.iter().all(|known| known.id != line.id)) {
                 self.events_seen[new.kind as usize] += 1;
@@ -115,6 +118,18 @@ impl Reading {
     /// How often looks came to what.
     pub(super) fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// How often looks at what the worker counts came to what.
+    pub(super) fn counted_counts(&self) -> Counts {
+        self.counted_counts
+    }
+
+    /// What the worker counts, if it said so lately.
+    pub(super) fn counted(&self, now: Now, stale_after_ms: u64) -> Option<&Counted> {
+        self.counted.as_ref().filter(|counted| {
+            counted.written_boot_ms <= now.boot_ms + AHEAD_MS && now.since(counted.written_boot_ms) < stale_after_ms
+        })
     }
 
     /// The size of the last good file; `None` while it cannot be read.
@@ -143,6 +158,18 @@ impl Reading {
         let ours = [self.notice.clone(), refused, torn, clock].into_iter().flatten();
         snapshot.notices = ours.chain(snapshot.notices).take(MOST_NOTICES).collect();
         Some((snapshot, word.age_ms))
+    }
+}
+
+impl Counts {
+    fn add(&mut self, fault: Option<Fault>) {
+        *match fault {
+            None => &mut self.ok,
+            Some(Fault::Missing) => &mut self.missing,
+            Some(Fault::Version) => &mut self.version,
+            Some(Fault::Torn | Fault::BreaksTheContract) => &mut self.invalid,
+        } += 1;
+        self.redaction_failures += u64::from(fault == Some(Fault::BreaksTheContract));
     }
 }
 

@@ -50,7 +50,8 @@ fn check(cli: &Cli) -> Result<(), Failure> {
         | Command::Fence(_)
         | Command::Demo(_)
         | Command::DemoWorker(_) => broker(global).and_then(|()| store(global)),
-        Command::Sidecar(_)
+        Command::Health(_)
+        | Command::Sidecar(_)
         | Command::Timeline(_)
         | Command::Narrate(_)
         | Command::Config(_)

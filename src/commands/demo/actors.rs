@@ -38,6 +38,11 @@ impl Serialize for Role {
     }
 }
 
+/// Where it shows what it holds.
+pub(super) fn snapshot_of(role: Role, scene: &Scene) -> PathBuf {
+    scene.folder.join(format!("{role}.json"))
+}
+
 /// One worker's process. Dropping it kills it, frozen or not.
 pub(super) struct Actor {
     role: Role,
@@ -48,7 +53,7 @@ pub(super) struct Actor {
 }
 
 impl Actor {
-    pub(super) fn start(role: Role, scene: &Scene, fenced: bool) -> Result<Self, Failure> {
+    pub(super) fn start(role: Role, scene: &Scene, fenced: bool, shown: bool) -> Result<Self, Failure> {
         let cannot =
             |error: &std::io::Error| Failure::new(Code::Unavailable, format!("cannot start {role}")).because(error);
         let log = scene.folder.join(format!("{role}.log"));
@@ -59,6 +64,9 @@ impl Actor {
         command.args(["--queue", scene.queue.name.as_str(), "--group", scene.group.as_str()]);
         if !fenced {
             command.arg("--no-fence");
+        }
+        if shown {
+            command.arg("--snapshot-file").arg(snapshot_of(role, scene));
         }
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(File::create(&log).map_err(|e| cannot(&e))?);
         // Ctrl-C goes to the demo alone, which knows what to do with frozen ones.

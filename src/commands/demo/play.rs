@@ -80,10 +80,10 @@ impl<'a> Play<'a> {
         self.story.tell(event)
     }
 
-    pub(super) fn start_actors(&mut self, scene: &Scene, fenced: bool) -> Result<(), Failure> {
+    pub(super) fn start_actors(&mut self, scene: &Scene, fenced: bool, shown: bool) -> Result<(), Failure> {
         let watch = Watch::open(scene)?;
         for role in Role::ALL {
-            self.actors.push(Actor::start(role, scene, fenced)?);
+            self.actors.push(Actor::start(role, scene, fenced, shown)?);
         }
         self.watch = Some(watch);
         let workers: BTreeMap<Role, u32> = self.actors.iter().map(|actor| (actor.role(), actor.pid())).collect();
@@ -163,6 +163,11 @@ impl<'a> Play<'a> {
             }
             self.rest()?;
         }
+    }
+
+    /// Until a signal comes.
+    pub(super) fn wait_for_the_user(&self) {
+        let _ = self.interrupts.recv(); // the thread that listens never ends
     }
 
     fn actor(&mut self, role: Role) -> &mut Actor {

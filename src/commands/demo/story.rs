@@ -20,6 +20,12 @@ use crate::{
 pub(super) enum Event<'a> {
     /// The queue is full.
     Enqueued { jobs: u64, aircraft: u64, partitions: u32, fence: bool },
+    /// Where a page shows who holds what.
+    Page { url: &'a str },
+    /// There is none, and why.
+    NoPage { why: String },
+    /// The page stays until the user ends it.
+    PageStays { url: &'a str },
     /// The workers run, with these process numbers.
     Started { workers: &'a BTreeMap<Role, u32>, jobs: u64 },
     /// Whom the fence rows name, by partition.
@@ -170,6 +176,9 @@ impl<'a> Story<'a> {
             Event::Finished { jobs } => {
                 vec![format!("{} of {} events in the ledger, all workers end", grouped(*jobs), grouped(self.jobs))]
             }
+            Event::Page { url } => vec![format!("who holds what, live: {}", paint.bold(url))],
+            Event::NoPage { why } => vec![paint.dim(&format!("no page: {}", printable(why)))],
+            Event::PageStays { url } => vec![format!("the page stays at {} until Ctrl-C", paint.bold(url))],
             Event::Enqueued { .. } | Event::Verdict { .. } => Vec::new(),
         }
     }

@@ -16,7 +16,7 @@ pub(crate) fn run(args: &DemoWorkerArgs, global: &Global) -> Result<Code, Failur
     let settings = settings(args, global);
     let reporter = Reporter::new(global, &args.name);
     let bookkeeper = Bookkeeper { worker: args.name.clone(), group: global.group.clone() };
-    let summary = work(bookkeeper, settings, MoveBy::Cooperative, global, reporter, None)?;
+    let summary = work(bookkeeper, settings, MoveBy::Cooperative, global, reporter, args.snapshot_file.as_deref())?;
     Ok(if summary.clean { Code::Done } else { Code::Failed })
 }
 

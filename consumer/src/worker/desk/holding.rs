@@ -36,6 +36,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         let now = self.clock.now();
         match event {
             GroupEvent::Assigned(assignment) => {
+                self.counts.rebalances.assigned += 1;
                 if !assignment.partitions.is_empty() {
                     (self.notices)(Notice::Assigned(assignment.partitions.clone()));
                 }
@@ -44,10 +45,12 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 self.carry_out(actions);
             }
             GroupEvent::MovedOn { member, generation } => {
+                self.counts.rebalances.unchanged += 1;
                 self.ownership.moved_on(member, generation);
                 self.next_proof = now;
             }
             GroupEvent::Revoking(partitions) => {
+                self.counts.rebalances.revoked += 1;
                 (self.notices)(Notice::Draining(partitions.clone()));
                 let actions = self.ownership.revoking(now, &partitions);
                 self.carry_out(actions);
@@ -72,11 +75,17 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             return self.carry_out(actions);
         }
         let held: Vec<_> = held.collect();
+        self.count_lost(held.len());
         if !held.is_empty() {
             (self.notices)(Notice::Lost(held));
         }
         let actions = self.ownership.lost(partitions);
         self.carry_out(actions);
+    }
+
+    pub(super) fn count_lost(&mut self, held: usize) {
+        self.counts.rebalances.lost += u64::from(held > 0);
+        self.counts.moved.lost += held as u64;
     }
 
     pub(super) fn carry_out(&mut self, actions: Vec<Action>) {
@@ -95,7 +104,10 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 }
                 // Opened where the claim was answered, since it needs what was granted.
                 Action::Open(..) => {}
-                Action::Drain(partition, _) => self.lanes.drain(partition),
+                Action::Drain(partition, tenure) => {
+                    self.drains.insert(partition, (tenure, now));
+                    self.lanes.drain(partition);
+                }
                 Action::Abandon(partition, tenure) => self.abandon(partition, tenure),
                 Action::Close { partition, tenure, clean } => self.close(partition, tenure, clean),
                 Action::Prove => self.next_proof = now,
@@ -166,6 +178,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 ));
             }
             Err(ClaimError::Refused(why)) => {
+                self.counts.rejections.claim += 1;
                 (self.notices)(Notice::ClaimRefused { partition, why });
                 self.ownership.claim_refused(self.clock.now(), partition, tenure, why)
             }
@@ -205,6 +218,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         self.tenancies.insert(partition, tenancy);
         self.unheeded.remove(&partition);
         let after = self.assigned_at.remove(&partition).map(|at| self.clock.now().since(at)).unwrap_or_default();
+        self.counts.moved.acquired += 1;
+        self.counts.takeover.add(after);
         (self.notices)(Notice::TookOver { partition, after, clean });
         self.lane_actions();
     }

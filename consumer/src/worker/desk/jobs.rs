@@ -91,12 +91,16 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             let (size, key) = (record.size(), record.key.clone());
             let reason = match record.into_job(partition, offset) {
                 Ok(job) => {
-                    let belongs = self.places.of(job.key.as_bytes());
                     if self.places.ever_of(job.key.as_bytes(), partition) {
+                        if self.sight.is_some() {
+                            tenancy.fetched(offset, job.enqueued_at);
+                        }
+                        self.counts.fetched += 1;
                         let job = Arc::new(job);
                         self.lanes.offer(partition, tenure, offset, job.key.clone(), job, size);
                         continue;
                     }
+                    let belongs = self.places.of(job.key.as_bytes());
                     format!("key belongs to partition {belongs}: its producer hashes in another way")
                 }
                 Err(error) => error.detail().chain(),
@@ -203,6 +207,10 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             return self.unstart(ticket);
         }
         let (run, tenancy) = (&self.running[&ticket], &self.tenancies[&ticket.partition]);
+        if run.attempt == Attempt::FIRST {
+            let waited = self.wall.0.saturating_sub(run.job.enqueued_at.0);
+            self.counts.wait.add(Duration::from_millis(waited.max(0).cast_unsigned()));
+        }
         let context = JobContext {
             job: Arc::clone(&run.job),
             partition: ticket.partition,
@@ -234,9 +242,13 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         }
     }
 
-    pub(super) fn job_ended(&mut self, ticket: Ticket, end: Ended<S>) {
-        if matches!(end, Ended::Cancelled | Ended::Refused) {
-            return self.unstart(ticket);
+    pub(super) fn job_ended(&mut self, ticket: Ticket, end: Ended<S>, took: Duration) {
+        let tries = &mut self.counts.tries;
+        match &end {
+            Ended::Cancelled | Ended::Refused => return self.unstart(ticket),
+            Ended::With(Outcome::Done(_)) => tries.ok.add(took),
+            Ended::With(Outcome::Retry(_) | Outcome::Reject(_)) | Ended::Panicked(_) => tries.error.add(took),
+            Ended::TooLong(_) => tries.timeout.add(took),
         }
         self.forget_suspect(ticket);
         let Some(run) = self.running.get(&ticket) else { return };

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use keylane_producer::Partition;
+use keylane_producer::{Offset, Partition};
 
 use super::{Desk, Mail};
 use crate::{
@@ -13,7 +13,10 @@ use crate::{
     lanes::Tenure,
     notice::Notice,
     store::FencedStore,
-    worker::prover::{Closing, Order, Proved},
+    worker::{
+        counts::Came,
+        prover::{Closing, Order, Proved},
+    },
 };
 
 /// After a commit that proved nothing: how soon to try again.
@@ -76,42 +79,75 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         match answer {
             Proved::Closed { partition, tenure, clean } => {
                 if let Some(tenure) = tenure {
+                    self.counts.moved.released += 1;
+                    if let Some((_, since)) = self.drains.remove(&partition).filter(|(of, _)| *of == tenure) {
+                        let drains = &mut self.counts.drains;
+                        let drained = if clean { &mut drains.clean } else { &mut drains.timed_out };
+                        drained.add(now.since(since));
+                    }
                     (self.notices)(Notice::Released { partition, clean });
                     let actions = self.ownership.closed(partition, tenure);
                     self.carry_out(actions);
                 }
             }
-            Proved::Committed { t0, commit, tenures, outcome } => match outcome {
-                Ok(()) => {
-                    self.is_back("the group");
-                    for (partition, tenure, offset) in tenures {
-                        if let Some(t) = self.tenancies.get_mut(&partition).filter(|t| t.tenure == tenure) {
-                            t.committed = t.committed.max(Some(offset));
-                        }
+            Proved::Committed { t0, took, commit, tenures, outcome } => {
+                self.count_commit(&outcome, took);
+                self.committed(t0, &commit, tenures, outcome)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn count_commit(&mut self, outcome: &Result<(), CommitError>, took: Duration) {
+        let came = match outcome {
+            Ok(()) => Came::Through,
+            Err(CommitError::Unavailable(_) | CommitError::Fatal(_)) => Came::ToNothing,
+            Err(_) => Came::Refused,
+        };
+        self.counts.offsets.count(came, took);
+        if matches!(outcome, Err(CommitError::UnknownMember | CommitError::NotOwner(_))) {
+            self.counts.rejections.offset += 1;
+        }
+    }
+
+    fn committed(
+        &mut self,
+        t0: BootTime,
+        commit: &Commit,
+        tenures: Vec<(Partition, Tenure, Offset)>,
+        outcome: Result<(), CommitError>,
+    ) -> Result<(), Error> {
+        let now = self.clock.now();
+        match outcome {
+            Ok(()) => {
+                self.is_back("the group");
+                for (partition, tenure, offset) in tenures {
+                    if let Some(t) = self.tenancies.get_mut(&partition).filter(|t| t.tenure == tenure) {
+                        t.committed = t.committed.max(Some(offset));
                     }
-                    let (until, actions) = self.ownership.proved(t0, commit.generation);
-                    self.lease.proved(until);
+                }
+                let (until, actions) = self.ownership.proved(t0, commit.generation);
+                self.lease.proved(until);
+                self.carry_out(actions);
+            }
+            // No loss during a rebalance: the polling thread learns the new number.
+            Err(CommitError::GenerationMovedOn) => self.next_proof = now.plus(SOON),
+            Err(CommitError::UnknownMember) => self.disowned(commit),
+            Err(CommitError::NotOwner(partition)) => {
+                self.next_proof = now.plus(SOON);
+                let committed = tenures.iter().find(|(of, ..)| *of == partition);
+                if !self.settings.guards.let_go {
+                    self.lost(&[partition]);
+                } else if let Some(&(_, tenure, _)) = committed {
+                    let actions = self.ownership.not_owner(partition, tenure);
                     self.carry_out(actions);
                 }
-                // No loss during a rebalance: the polling thread learns the new number.
-                Err(CommitError::GenerationMovedOn) => self.next_proof = now.plus(SOON),
-                Err(CommitError::UnknownMember) => self.disowned(&commit),
-                Err(CommitError::NotOwner(partition)) => {
-                    self.next_proof = now.plus(SOON);
-                    let committed = tenures.iter().find(|(of, ..)| *of == partition);
-                    if !self.settings.guards.let_go {
-                        self.lost(&[partition]);
-                    } else if let Some(&(_, tenure, _)) = committed {
-                        let actions = self.ownership.not_owner(partition, tenure);
-                        self.carry_out(actions);
-                    }
-                }
-                Err(CommitError::Unavailable(error)) => {
-                    self.is_away("the group", &error);
-                    self.next_proof = now.plus(SOON);
-                }
-                Err(CommitError::Fatal(error)) => return Err(error),
-            },
+            }
+            Err(CommitError::Unavailable(error)) => {
+                self.is_away("the group", &error);
+                self.next_proof = now.plus(SOON);
+            }
+            Err(CommitError::Fatal(error)) => return Err(error),
         }
         Ok(())
     }
@@ -124,6 +160,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         }
         self.lease.disproved();
         let held: Vec<_> = self.tenancies.keys().copied().collect();
+        self.count_lost(held.len());
         if !held.is_empty() {
             (self.notices)(Notice::Lost(held));
         }

@@ -12,7 +12,10 @@ use crate::{
     lanes::Tenure,
     ownership::Holding,
     store::FencedStore,
-    worker::sight::{Glance, Held},
+    worker::{
+        glance::{Finished, Glance, Held, Load},
+        tenancy::Tenancy,
+    },
 };
 
 impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
@@ -24,12 +27,14 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             *running.entry((ticket.partition, ticket.tenure)).or_default() += 1;
         }
         let mut held = Vec::new();
+        let mut is_unsettled = self.ownership.membership().is_none() && self.lease.until() != BootTime::ZERO;
         for (partition, tenure, holding) in self.ownership.holdings() {
             let state = match holding {
                 Holding::Draining { .. } | Holding::Closing => PartitionState::Draining,
                 _ => PartitionState::Held,
             };
-            let tenancy = self.tenancies.get(&partition).filter(|t| t.tenure == tenure);
+            is_unsettled |= holding == Holding::Claiming || state == PartitionState::Draining;
+            let tenancy = self.tenancies.get_mut(&partition).filter(|t| t.tenure == tenure);
             // Assigned and not claimed yet, or refused: nobody who says that it holds a partition may be wrong about it.
             if tenancy.is_none() && state == PartitionState::Held {
                 continue;
@@ -39,9 +44,10 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 state,
                 claimed: tenancy.is_some(),
                 since: sight.held_since(partition, tenure, state, now),
-                lag: tenancy.zip(sight.read_at(partition, tenure)).map(|(t, at)| (t.waiting(), at)),
+                lag: tenancy.as_ref().zip(sight.read_at(partition, tenure)).map(|(t, at)| (t.waiting(), at)),
                 last_completed: sight.completed_at(partition, tenure),
                 in_flight: running.get(&(partition, tenure)).copied().unwrap_or(0),
+                oldest: tenancy.and_then(Tenancy::oldest_waiting),
             });
         }
         held.sort_by_key(|held| held.partition);
@@ -52,14 +58,40 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         };
         let since = sight.worker_since(state, now);
         let in_flight = self.running.len() as u64;
-        sight.show(Glance { at: now, state, since, until: self.lease.until(), held, in_flight });
+        let rebalancing_since = sight.unsettled_since(is_unsettled, now);
+        sight.show(Glance {
+            at: now,
+            state,
+            since,
+            until: self.lease.until(),
+            held,
+            in_flight,
+            rebalancing_since,
+            stuck_since: self.stuck_since,
+            load: self.load(),
+            finished: Finished::of(&self.summary),
+            counts: self.counts.clone(),
+        });
         self.sight = Some(sight);
+    }
+
+    fn load(&self) -> Load {
+        let running = self.running.len();
+        Load {
+            running: running as u64,
+            buffered: self.lanes.known().saturating_sub(running) as u64,
+            keys_blocked: self.keys_waiting.len() as u64,
+            slots: self.settings.lanes.running as u64,
+            slots_busy: self.lanes.running() as u64,
+            stalled: self.tenancies.values().filter(|tenancy| tenancy.stalled.is_some()).count() as u64,
+            polled: self.lease.polled_at(),
+        }
     }
 
     /// The worker holds nothing any more.
     pub(super) fn show_last(&mut self, state: WorkerState) {
         if let Some(sight) = self.sight.take() {
-            sight.end(self.clock.now(), state, self.summary.cut_short.len() as u64);
+            sight.end(self.clock.now(), state, &self.summary, self.counts.clone());
         }
     }
 

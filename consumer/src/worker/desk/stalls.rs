@@ -11,6 +11,7 @@ use crate::{
     handler::Handler,
     notice::{Notice, StallCause},
     store::FencedStore,
+    worker::tenancy::Tenancy,
 };
 
 /// How often it looks, at most; a shorter bound is looked at as often as it is long.
@@ -46,6 +47,18 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             let cause = self.stall_cause(partition, now);
             (self.notices)(Notice::Stalled { partition, after, waiting, cause });
         }
+        self.stuck_since = self.stuck_since(now);
+    }
+
+    /// Since when every partition that has work was told to stand still, and nothing that is known here holds any of them up: only then
+    /// could a new process do better.
+    fn stuck_since(&self, now: BootTime) -> Option<BootTime> {
+        let with_work = || self.tenancies.iter().filter(|(_, tenancy)| tenancy.waiting() > 0);
+        let since = with_work().filter_map(|(_, tenancy)| tenancy.stalled).max()?;
+        let is_stuck = |partition, tenancy: &Tenancy| {
+            tenancy.stalled.is_some() && self.stall_cause(partition, now) == StallCause::Unknown
+        };
+        with_work().all(|(&partition, tenancy)| is_stuck(partition, tenancy)).then_some(since)
     }
 
     /// Something of it was done, or went to its line.

@@ -21,8 +21,8 @@ use crate::{
     handler::Handler,
     lanes::Ticket,
     notice::Notice,
-    store::{FencedStore, JobWrite, PartitionWrite, Quarantined, Write, Written as JobWritten},
-    worker::{desk::jobs::Run, scribe::Written},
+    store::{FencedStore, JobWrite, PartitionWrite, PartitionWritten, Quarantined, Write, Written as JobWritten},
+    worker::{counts::Came, desk::jobs::Run, scribe::Written},
 };
 
 /// What waits for the scribes, and what they have in hand.
@@ -240,7 +240,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     }
 
     pub(super) fn written(&mut self, way: usize, written: Written<S>) -> Result<(), Error> {
-        let Written { batch, outcome } = written;
+        let Written { batch, outcome, took } = written;
+        self.counts.database.count(came(&outcome), took);
         for part in &batch {
             self.outbox.in_hand.remove(&part.fence.partition());
         }
@@ -302,6 +303,9 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             let ticket = Ticket { partition, tenure, offset: job.offset };
             match result {
                 JobWritten::Applied | JobWritten::AlreadyDone => {
+                    if matches!(result, JobWritten::Applied) {
+                        self.counts.attempts.add_number(job.attempt.0.into());
+                    }
                     if let Some(tenancy) = self.tenancies.get_mut(&partition) {
                         tenancy.watermark.finish(job.offset);
                     }
@@ -326,6 +330,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             // Not refused by the store: it waits until ownership is proved again, or the partition is lost.
             Fenced::DeadlinePassed | Fenced::PollStalled => self.put_back_if_held(batch),
             Fenced::NewerClaim => {
+                self.counts.rejections.database += 1;
                 self.summary.refused += batch.jobs.len() as u64;
                 (self.notices)(Notice::WriteRefused { partition, jobs: batch.jobs.len() });
                 let held = self.tenancies.get(&partition).filter(|t| Arc::ptr_eq(&t.fence, &batch.fence));
@@ -372,6 +377,15 @@ pub(super) fn needs_room<S: FencedStore>(job: &JobWrite<S>) -> bool {
 
 fn has_run<S: FencedStore>(job: &JobWrite<S>) -> bool {
     !matches!(job.write, Write::Park)
+}
+
+/// A transaction is refused if a part of it is, whatever came of the others.
+fn came(outcome: &Result<Vec<PartitionWritten>, Error>) -> Came {
+    match outcome {
+        Err(_) => Came::ToNothing,
+        Ok(parts) if parts.iter().any(|part| part.jobs.is_err()) => Came::Refused,
+        Ok(_) => Came::Through,
+    }
 }
 
 /// How many of these were applied now, and how many before.

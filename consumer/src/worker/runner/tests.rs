@@ -44,7 +44,7 @@ impl<H: Handler<SqliteStore>> Rig<H> {
     #[track_caller]
     fn done(&self, jobs: usize) -> BTreeSet<u64> {
         let next = |_| match self.runner.ends.recv_timeout(LIMIT) {
-            Ok((ticket, Ended::With(Outcome::Done(_)))) => ticket.offset.0,
+            Ok(End { ticket, how: Ended::With(Outcome::Done(_)), .. }) => ticket.offset.0,
             Ok(_) => panic!("a job ended in another way"),
             Err(_) => panic!("a job waits in line that nobody takes"),
         };
@@ -108,7 +108,7 @@ fn a_job_that_panics_leaves_the_line_as_it_was() {
     });
     rig.start(0..1);
     assert!(
-        matches!(rig.runner.ends.recv_timeout(LIMIT), Ok((_, Ended::Panicked(words))) if words.contains("first job"))
+        matches!(rig.runner.ends.recv_timeout(LIMIT), Ok(End { how: Ended::Panicked(words), .. }) if words.contains("first job"))
     );
     rig.start(1..20);
     assert_eq!(rig.done(19), (1..20).collect());

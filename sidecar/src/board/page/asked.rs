@@ -19,7 +19,7 @@ pub struct Asked {
 }
 
 /// Ranges to choose from, in minutes, with their names.
-pub(super) const RANGES: [(u32, &str); 3] = [(15, "15m"), (60, "60m"), (360, "6h")];
+pub(super) const RANGES: [(u32, &str); 4] = [(1, "1m"), (15, "15m"), (60, "60m"), (360, "6h")];
 
 #[derive(Deserialize)]
 struct Raw {

@@ -110,10 +110,10 @@ fn axis(window: Window, html: &mut String) {
     html.push_str("<div class=\"lane axis\" aria-hidden=\"true\"><span></span><svg width=\"100%\" height=\"16\">");
     for quarter in 0..4_i64 {
         let at = window.from_ms + (window.until_ms - window.from_ms) * quarter / 4;
-        let clock = clock(at);
+        let clock = moment(at, window.until_ms - window.from_ms);
         // On a narrow screen it would lie under "now".
         let late = if quarter == 3 { " class=\"late\"" } else { "" };
-        let _ = write!(html, "<text x=\"{}%\" y=\"12\"{late}>{}</text>", quarter * 25, clock.get(..5).unwrap_or(""));
+        let _ = write!(html, "<text x=\"{}%\" y=\"12\"{late}>{clock}</text>", quarter * 25);
     }
     html.push_str("<text x=\"100%\" y=\"12\" text-anchor=\"end\">now, UTC</text></svg></div>");
 }
@@ -175,6 +175,13 @@ fn bar(scene: &Scene<'_>, span: &Span, window: Window, html: &mut String) {
 
 fn told(span: &Span) -> String {
     let who = if span.who.is_empty() { "nobody".to_owned() } else { names(&span.who) };
-    let clock = |at| clock(at).get(..5).unwrap_or("").to_owned();
-    format!("{who}, {} to {}, {}", clock(span.from_ms), clock(span.until_ms), span.state.as_str())
+    let at = |at_ms| moment(at_ms, span.until_ms - span.from_ms);
+    format!("{who}, {} to {}, {}", at(span.from_ms), at(span.until_ms), span.state.as_str())
+}
+
+/// Within what lasts this long: to the second if minutes would say too little.
+fn moment(at_ms: i64, length_ms: i64) -> String {
+    const SHORT_MS: i64 = 5 * 60_000;
+    let shown = if length_ms < SHORT_MS { 8 } else { 5 };
+    clock(at_ms).get(..shown).unwrap_or("").to_owned()
 }

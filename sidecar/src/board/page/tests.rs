@@ -100,6 +100,17 @@ fn the_address_says_what_is_shown() {
 }
 
 #[test]
+fn a_minute_is_told_to_the_second_and_an_hour_to_the_minute() {
+    let view = View::at(AT).held(&["w-0"]);
+    let axis = |query| {
+        let html = plain(&View::at(AT - 1_000).held(&["w-0"]), &view, query);
+        let axis = html.split("class=\"lane axis\"").nth(1).unwrap().split("</svg>").next().unwrap().to_owned();
+        axis.split("y=\"12\">").nth(1).unwrap().split('<').next().unwrap().len()
+    };
+    assert_eq!([axis("since=1m"), axis("since=60m")], ["00:00:00".len(), "00:00".len()]);
+}
+
+#[test]
 fn a_thousand_partitions_are_grouped_and_folded_and_those_in_trouble_are_not() {
     let owners: Vec<String> = (0..1_000).map(|n| format!("w-{}", n % 6)).collect();
     let owners: Vec<&str> = owners.iter().map(String::as_str).collect();

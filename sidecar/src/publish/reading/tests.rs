@@ -44,7 +44,9 @@ impl Desk {
 fn file(at: Now) -> Value {
     let mut said = View::at(at.wall_ms).held(&["w"]).snapshot();
     said.scope = Scope::Worker;
-    json!({ "schema": spool::SCHEMA, "written_boot_ms": at.boot_ms, "snapshot": said })
+    let health =
+        json!({ "turned_boot_ms": at.boot_ms, "rebalancing_since_boot_ms": null, "stuck_since_boot_ms": null });
+    json!({ "schema": spool::SCHEMA, "written_boot_ms": at.boot_ms, "health": health, "snapshot": said })
 }
 
 const NOW: Now = Now { boot_ms: 500_000, wall_ms: crate::words::testing::AT };
@@ -67,7 +69,9 @@ fn what_a_worker_wrote_is_served_with_its_age() {
 #[test]
 fn a_file_that_holds_more_than_it_may_is_counted_and_nobody_vouches_for_the_one_before() {
     type Change = fn(&mut Value);
-    let changes: [(&str, Change, u64); 6] = [
+    let changes: [(&str, Change, u64); 8] = [
+        ("no word of its health", |f| f["health"] = json!(null), 1),
+        ("a token in it", |f| f["health"]["token"] = json!(918_273_645), 1),
         ("a generation", |f| f["snapshot"]["generation"] = json!(918_273_645), 1),
         ("a token beside it", |f| f["token"] = json!(918_273_645), 1),
         ("markup in a name", |f| f["snapshot"]["workers"][0]["worker"] = json!("<b>"), 1),
