@@ -518,7 +518,9 @@ impl<J: Clone> Lanes<J> {
 
     /// The keys of the partition with the most jobs that are known here, at least so many each; the most first.
     pub fn longest(&self, partition: Partition, keys: usize, at_least: usize) -> Vec<(JobKey, usize)> {
-        let Some(lanes) = self.partitions.get(&partition).filter(|p| p.known_jobs >= at_least) else { return Vec::new() };
+        let Some(lanes) = self.partitions.get(&partition).filter(|p| p.known_jobs >= at_least) else {
+            return Vec::new();
+        };
         let mut found: Vec<_> =
             lanes.lanes.iter().map(|(key, lane)| (key, lane.len())).filter(|(_, jobs)| *jobs >= at_least).collect();
         found.sort_unstable_by(|(a, x), (b, y)| y.cmp(x).then_with(|| a.cmp(b)));

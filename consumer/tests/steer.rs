@@ -253,7 +253,7 @@ fn what_is_left_out_is_in_nobodys_way_after_a_hand_over() {
     let rig = Rig::with(1, leaves);
     rig.enqueue(1..=6, |_| "k".into());
     let summary = rig.run_until_empty("w", |job: JobContext| async move {
-        if job.offset.0 % 2 == 0 { Answer::reject("no") } else { tell(&job) }
+        if job.offset.0.is_multiple_of(2) { Answer::reject("no") } else { tell(&job) }
     });
     assert_eq!((summary.applied, summary.buried), (3, 3));
     let summary = rig.run_until_empty("v", |_: JobContext| async { Answer::done() });
@@ -267,9 +267,8 @@ fn people_are_told_which_keys_wait_and_why_their_partition_stands_still() {
         settings.retry.longest = Duration::from_secs(600);
     });
     rig.enqueue(1..=30, |_| "k".into());
-    let worker = rig.spawn("w", |_: JobContext| async {
-        Answer::retry_after("the bank is closed", Duration::from_secs(500))
-    });
+    let worker =
+        rig.spawn("w", |_: JobContext| async { Answer::retry_after("the bank is closed", Duration::from_secs(500)) });
     let note = || rig.person().overview().unwrap().swap_remove(0).note.map(|read| read.note);
     rig.wait_for("it is told", || note().is_some_and(|note| note.stall.is_some()));
     let note = note().unwrap();

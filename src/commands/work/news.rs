@@ -103,16 +103,12 @@ fn in_words(notice: &Notice) -> (Tone, String) {
             Plain,
             format!("job {job} of key {key} failed at try {}, next in {}: {reason}", attempt.0, time::short(*after)),
         ),
-        Notice::KeyStopped { key, job, attempts, rule, reason, .. } => (
-            Bad,
-            format!(
-                "key {key} is parked at job {job} ({}): {reason}", by_rule(*rule, attempts.0)
-            ),
-        ),
-        Notice::DeadLettered { key, job, attempts, rule, reason, .. } => (
-            Bad,
-            format!("job {job} of key {key} is a dead letter ({}): {reason}", by_rule(*rule, attempts.0)),
-        ),
+        Notice::KeyStopped { key, job, attempts, rule, reason, .. } => {
+            (Bad, format!("key {key} is parked at job {job} ({}): {reason}", by_rule(*rule, attempts.0)))
+        }
+        Notice::DeadLettered { key, job, attempts, rule, reason, .. } => {
+            (Bad, format!("job {job} of key {key} is a dead letter ({}): {reason}", by_rule(*rule, attempts.0)))
+        }
         Notice::KeyPaused { key, .. } => (Plain, format!("key {key} is paused: its jobs wait in its line")),
         Notice::LinesFull { partition, room } => (
             Bad,
@@ -181,6 +177,13 @@ fn in_json(notice: &Notice) -> Value {
             "event": "key_stopped", "partition": partition.0, "offset": offset.0, "job": job.as_str(),
             "key": key.to_string(), "attempts": attempts.0, "rule": rule.as_str(), "reason": reason,
         }),
+        Notice::DeadLettered { partition, offset, job, key, attempts, rule, reason } => json!({
+            "event": "dead_lettered", "partition": partition.0, "offset": offset.0, "job": job.as_str(),
+            "key": key.to_string(), "attempts": attempts.0, "rule": rule.as_str(), "reason": reason,
+        }),
+        Notice::KeyPaused { partition, key } => {
+            json!({ "event": "key_paused", "partition": partition.0, "key": key.to_string() })
+        }
         Notice::LinesFull { partition, room } => {
             json!({ "event": "lines_full", "partition": partition.0, "room": room })
         }
@@ -202,6 +205,7 @@ fn in_json(notice: &Notice) -> Value {
         Notice::Left => json!({ "event": "left" }),
     }
 }
+
 fn by_rule(rule: StopRule, attempts: u32) -> String {
     match rule {
         StopRule::OutOfAttempts => format!("out of {attempts} attempts"),
@@ -212,4 +216,3 @@ fn by_rule(rule: StopRule, attempts: u32) -> String {
         StopRule::Skipped => "skipped by a person".to_owned(),
     }
 }
-

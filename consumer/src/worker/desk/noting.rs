@@ -83,9 +83,11 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             key: key.to_string(),
         };
         let many = self.lanes.longest(partition, HOT, MANY);
-        let long = tenancy.spent.top(HOT).into_iter().filter(|(key, spent)| {
-            *spent >= LONG && !many.iter().any(|(counted, _)| counted == key)
-        });
+        let long = tenancy
+            .spent
+            .top(HOT)
+            .into_iter()
+            .filter(|(key, spent)| *spent >= LONG && !many.iter().any(|(counted, _)| counted == key));
         let long: Vec<_> = long.map(|(key, _)| (self.lanes.waiting(partition, &key), key)).collect();
         let hot = many.iter().cloned().chain(long.into_iter().map(|(waiting, key)| (key, waiting))).map(hot).collect();
         Note { stall, retrying, hot }
