@@ -190,6 +190,10 @@ impl StoreSession<PostgresStore> for PostgresSession {
         handover::starting(self, fence, running)
     }
 
+    fn unknown(&mut self, claims: Vec<Arc<Fence>>) -> Result<Vec<Arc<Fence>>, Error> {
+        check::unknown(self, claims)
+    }
+
     fn released(&mut self, partitions: &[Partition]) -> Result<Vec<(Partition, StoppedKey)>, Error> {
         stopped::released(self, partitions)
     }

@@ -166,6 +166,10 @@ impl StoreSession<SqliteStore> for SqliteSession {
         handover::starting(self, fence, running)
     }
 
+    fn unknown(&mut self, claims: Vec<Arc<Fence>>) -> Result<Vec<Arc<Fence>>, Error> {
+        handover::unknown(self, claims)
+    }
+
     fn released(&mut self, partitions: &[Partition]) -> Result<Vec<(Partition, StoppedKey)>, Error> {
         stopped::released(self, partitions)
     }

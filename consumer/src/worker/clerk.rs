@@ -30,6 +30,8 @@ pub(crate) enum Order {
     Look { partitions: Vec<Partition>, anyway: bool },
     /// Look whether every job of the queue is finished.
     Survey,
+    /// Look whether the store still knows these claims.
+    Stand(Vec<Arc<Fence>>),
     /// Look whether the queue is still the one that the store has pinned: if it was made anew, nobody need join anew.
     Identify,
 }
@@ -69,6 +71,8 @@ pub(crate) enum Answer {
     },
     Looked(Result<Vec<(Partition, StoppedKey)>, Error>),
     Surveyed(Result<Vec<Remaining>, Error>),
+    /// Those that it does not know.
+    Stood(Result<Vec<Arc<Fence>>, Error>),
     /// Why the queue is another one, if it is.
     Identified(Result<Option<Detail>, Error>),
 }
@@ -139,6 +143,7 @@ impl<S: FencedStore> Clerk<S> {
             }
             Order::Look { partitions, anyway } => Answer::Looked(self.look(&partitions, anyway)),
             Order::Survey => Answer::Surveyed(self.survey()),
+            Order::Stand(fences) => Answer::Stood(self.store.unknown(fences)),
             Order::Identify => Answer::Identified(self.identify()),
         }
     }

@@ -7,6 +7,7 @@
 //! - [`parking`]: keys that are parked, and their lines
 //! - [`writing`]: finished jobs to the scribes, and back
 //! - [`proving`]: commits, deadlines, closes
+//! - [`rows`]: whether the store still knows the claims
 //! - [`showing`]: what others are shown
 //! - [`stalls`]: partitions that have work and do not move
 
@@ -14,6 +15,7 @@ mod holding;
 mod jobs;
 mod parking;
 mod proving;
+mod rows;
 mod showing;
 mod stalls;
 mod writing;
@@ -397,8 +399,9 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 self.for_clerk.push_back(clerk::Order::Survey);
             }
         }
-        if now >= self.next_identity && !self.tenancies.is_empty() {
+        if now >= self.next_identity && !(self.tenancies.is_empty() && self.away.is_empty()) {
             self.next_identity = now.plus(clerk::IDENTIFY);
+            self.look_at_rows();
             self.for_clerk.push_back(clerk::Order::Identify);
         }
         if self.clerk_busy {

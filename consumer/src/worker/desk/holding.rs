@@ -141,6 +141,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             Answer::Line { partition, tenure, key, outcome } => self.line_read(partition, tenure, key, outcome)?,
             Answer::Looked(Ok(released)) => self.keys_released(released),
             Answer::Surveyed(Ok(remaining)) => self.surveyed(&remaining),
+            Answer::Stood(outcome) => self.stood(outcome)?,
             Answer::Identified(Ok(Some(other))) => return Err(Error::Refused(other)),
             // A log that does not answer says so elsewhere, and one that does not know the queue may know it again soon.
             Answer::HandedOver | Answer::Identified(_) => {}

@@ -36,7 +36,7 @@ fn refused(answer: Result<(), Error>, code: &str) {
 }
 
 /// Takes a guard out of the function.
-fn without(place: &Database, guard: &str, instead: &str) {
+pub(super) fn without(place: &Database, guard: &str, instead: &str) {
     place.sql(&format!(
         "DO $do$ DECLARE body text := pg_get_functiondef('keylane.admit(text)'::regprocedure); BEGIN
              ASSERT strpos(body, $g${guard}$g$) > 0;
