@@ -193,7 +193,7 @@ fn whole_workers(pair: Pair, database: Database, fail_over: impl FnOnce(&mut Dat
     until(|| scene.told().len() >= all);
     assert!(scene.end().clean && scene.end().clean);
     scene.assert_once_in_order(all);
-    assert!(refused.load(Ordering::Relaxed) >= 8, "each claim was from before the fail-over");
+    assert!(refused.load(Ordering::Relaxed) > 0, "claims from before the fail-over hold no more");
     assert!(scene.begun.load(Ordering::Relaxed) >= all + 40, "what was lost ran again");
 }
 
