@@ -20,6 +20,7 @@ use crate::{
 };
 
 mod admit;
+mod announced;
 mod away;
 mod cut;
 mod failing;

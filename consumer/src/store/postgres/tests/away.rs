@@ -108,3 +108,17 @@ fn a_worker_behind_a_pooler_outlives_a_restart_of_the_primary_while_jobs_flow() 
     flow.on_until_told("back");
     flow.end();
 }
+
+/// It looks at its rows, and the looks tell; no write has to come first, and none has to follow.
+#[test]
+fn a_worker_without_work_says_that_its_store_is_away_and_that_it_is_back() {
+    let server = server_of_its_own();
+    let mut flow = Flow::begin(Database::on(server, |name| server.url(name)));
+    flow.on_until_it_flows();
+    until(|| flow.scene.told().len() == flow.sent);
+    server.kill().unwrap();
+    until(|| *flow.told.lock().unwrap() == ["away"]);
+    server.restart().unwrap();
+    until(|| *flow.told.lock().unwrap() == ["away", "back"]);
+    flow.end();
+}

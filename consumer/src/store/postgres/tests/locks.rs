@@ -15,7 +15,7 @@ use crate::{
     store::{FencedStore, conformance::Place},
 };
 
-const IMPATIENT: Limits = Limits {
+pub(super) const IMPATIENT: Limits = Limits {
     statement: Duration::from_millis(600),
     lock: Duration::from_millis(300),
     idle: Duration::from_secs(2),
@@ -23,13 +23,13 @@ const IMPATIENT: Limits = Limits {
 };
 
 /// A session that has said this and keeps its transaction open until it is dropped.
-struct Holder {
+pub(super) struct Holder {
     go_on: Option<mpsc::Sender<()>>,
     session: Option<thread::JoinHandle<()>>,
 }
 
 impl Holder {
-    fn of(database: &Database, words: &'static str) -> Self {
+    pub(super) fn of(database: &Database, words: &'static str) -> Self {
         let patient = Limits { idle: Duration::from_secs(120), ..Limits::default() };
         let store: PostgresStore = PostgresStore::new(database.store().address.as_ref().clone()).with_limits(patient);
         let (go_on, wait) = mpsc::channel::<()>();
@@ -53,7 +53,7 @@ impl Drop for Holder {
     }
 }
 
-fn direct() -> Database {
+pub(super) fn direct() -> Database {
     Database::on(shared(), |name| shared().url(name)).with(|store| store.with_limits(IMPATIENT))
 }
 
