@@ -389,7 +389,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     fn send_clerk(&mut self, mail: &Mail<S>, now: BootTime) {
         if now >= self.next_look {
             self.next_look = now.plus(self.settings.look_every);
-            if self.tenancies.values().any(|t| !t.parked.is_empty()) {
+            if !self.tenancies.is_empty() {
                 let partitions = self.tenancies.keys().copied().collect();
                 self.for_clerk.push_back(clerk::Order::Look { partitions, anyway: false });
             }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use keylane_producer::JobId;
 use keylane_sidecar::Snapshot;
 
 use super::Report;
@@ -24,7 +25,7 @@ struct StoppedKey<'a> {
     /// As `keylane parked` takes it.
     key: String,
     partition: u32,
-    job: &'a str,
+    job: Option<&'a str>,
     rule: &'static str,
     reason: &'a str,
     attempts: u32,
@@ -55,7 +56,7 @@ pub(super) fn print(report: &Report, output: &mut Output) -> Result<(), Failure>
     let stopped = picture.stopped.iter().map(|(partition, key)| StoppedKey {
         key: key.key.to_string(),
         partition: partition.0,
-        job: key.id.as_str(),
+        job: key.id.as_ref().map(JobId::as_str),
         rule: key.reason.rule.as_str(),
         reason: &key.reason.text,
         attempts: key.attempts.0,

@@ -139,15 +139,15 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             Answer::Started { fence, tickets, outcome } => self.recorded(&fence, tickets, outcome)?,
             Answer::Reread { order, outcome } => self.read_again(order, outcome)?,
             Answer::Line { partition, tenure, key, outcome } => self.line_read(partition, tenure, key, outcome)?,
-            Answer::Looked(Ok(released)) => self.keys_released(released),
+            Answer::Looked(partitions, Ok(Some(steering))) => self.steered(&partitions, steering),
             Answer::Surveyed(Ok(remaining)) => self.surveyed(&remaining),
             Answer::Stood(outcome) => self.stood(outcome)?,
             Answer::Identified(Ok(Some(other))) => return Err(Error::Refused(other)),
             // A log that does not answer says so elsewhere, and one that does not know the queue may know it again soon.
-            Answer::HandedOver | Answer::Identified(_) => {}
-            Answer::Looked(Err(error)) if error.is_transient() => {}
+            Answer::HandedOver | Answer::Identified(_) | Answer::Looked(_, Ok(None)) => {}
+            Answer::Looked(_, Err(error)) if error.is_transient() => {}
             Answer::Surveyed(Err(error)) if error.is_transient() => self.surveying = false,
-            Answer::Looked(Err(error)) | Answer::Surveyed(Err(error)) => return Err(error),
+            Answer::Looked(_, Err(error)) | Answer::Surveyed(Err(error)) => return Err(error),
         }
         Ok(())
     }

@@ -126,10 +126,19 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         while let Some(Start { ticket, job, .. }) =
             self.lanes.start_unless(|partition| self.outbox.holds_back(partition))
         {
-            let deaths = self.tenancies.get(&ticket.partition).and_then(|t| t.deaths(ticket.offset));
+            let tenancy = self.tenancies.get(&ticket.partition);
+            let deaths = tenancy.and_then(|t| t.deaths(ticket.offset));
+            let skip = tenancy.and_then(|t| t.skips.get(&ticket.offset)).cloned();
             let failures = self.failures.get(&ticket).map_or(0, |failures| failures.count);
             let attempt = Attempt(1 + failures + deaths.unwrap_or(0));
+            // Not a try: one that is left out was tried as often as it failed.
+            let attempt = if skip.is_some() { Attempt(attempt.0 - 1) } else { attempt };
             self.running.insert(ticket, Run::begin(job, attempt, now));
+            if let Some(text) = skip {
+                self.lanes.ended(ticket, &self.running[&ticket].job.key.clone());
+                self.write(ticket, Write::Bury(StopReason { rule: StopRule::Skipped, text }));
+                continue;
+            }
             match deaths {
                 None => self.run_job(ticket),
                 Some(0) => to_record.entry(ticket.partition).or_default().push(ticket),
@@ -282,6 +291,9 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     pub(super) fn failed(&mut self, ticket: Ticket, reason: &str, asked: Option<Duration>) {
         let Some(run) = self.running.get(&ticket) else { return };
         let now = self.clock.now();
+        if let Some(text) = self.tenancies.get(&ticket.partition).and_then(|t| t.skips.get(&ticket.offset)).cloned() {
+            return self.write(ticket, Write::Bury(StopReason { rule: StopRule::Skipped, text }));
+        }
         let failing = self.failures.get(&ticket).map_or(Duration::ZERO, |failures| now.since(failures.since));
         match self.settings.retry.decide(run.attempt, failing, asked, fastrand::f64()) {
             Decision::Stop(rule) => self.stop_key(ticket, rule, reason),
@@ -305,8 +317,11 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         }
     }
 
+    /// The job cannot be done: by the settings its key stops there, or it leaves alone.
     fn stop_key(&mut self, ticket: Ticket, rule: StopRule, text: &str) {
-        self.write(ticket, Write::Stop(StopReason { rule, text: cut(text) }));
+        let reason = StopReason { rule, text: cut(text) };
+        let leaves = self.settings.dead_letter.contains(&rule);
+        self.write(ticket, if leaves { Write::Bury(reason) } else { Write::Stop(reason) });
     }
 
     /// Puts a finished job in the outbox; it stays at the head of its lane until it is written.
