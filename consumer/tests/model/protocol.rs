@@ -16,6 +16,8 @@ pub(crate) struct Bounds {
     /// How many faults a run may have, of any of these kinds in any order.
     pub(crate) faults: u8,
     pub(crate) kinds: &'static [Fault],
+    /// How often the group may begin anew, among the faults.
+    pub(crate) restarts: u8,
     pub(crate) jobs: PerKey,
     /// Writers go on without a pause while a claim waits.
     pub(crate) notes: bool,
@@ -197,7 +199,7 @@ impl Protocol {
                 let next = world.worker(id.other());
                 owns && is_member(id) && !is_member(id.other()) && next.is_up() && next.seat.is_none()
             }
-            Fault::Restart => id == Id::A && group.generation > 0,
+            Fault::Restart => id == Id::A && group.generation > 0 && group.truth_restarts < self.bounds.restarts,
             Fault::FailOver => id == Id::A && world.store.before_claim.is_some(),
             Fault::LoseWrite => id == Id::A && world.store.before_write.is_some(),
             Fault::LoseAnswer => {
