@@ -516,6 +516,20 @@ impl<J: Clone> Lanes<J> {
             .map_or((0, 0), |p| (p.known_jobs, p.lanes.values().filter(|lane| lane.parked).count()))
     }
 
+    /// The keys of the partition with the most jobs that are known here, at least so many each; the most first.
+    pub fn longest(&self, partition: Partition, keys: usize, at_least: usize) -> Vec<(JobKey, usize)> {
+        let Some(lanes) = self.partitions.get(&partition).filter(|p| p.known_jobs >= at_least) else { return Vec::new() };
+        let mut found: Vec<_> =
+            lanes.lanes.iter().map(|(key, lane)| (key, lane.len())).filter(|(_, jobs)| *jobs >= at_least).collect();
+        found.sort_unstable_by(|(a, x), (b, y)| y.cmp(x).then_with(|| a.cmp(b)));
+        found.into_iter().take(keys).map(|(key, jobs)| (key.clone(), jobs)).collect()
+    }
+
+    /// Jobs of the key that are known here.
+    pub fn waiting(&self, partition: Partition, key: &JobKey) -> usize {
+        self.partitions.get(&partition).and_then(|p| p.lanes.get(key)).map_or(0, Lane::len)
+    }
+
     /// Whether nothing is left here but keys whose jobs are all in their lines, so that only a person can move on.
     pub fn only_parked_left(&self) -> bool {
         self.partitions.values().all(|p| p.lanes.values().all(|lane| lane.state == State::Parked && lane.is_empty()))
@@ -634,6 +648,10 @@ impl<J> Lane<J> {
     fn new(state: State) -> Self {
         let (held, bare) = (VecDeque::new(), VecDeque::new());
         Self { held, held_bytes: 0, bare, asked: 0, from_line: 0, moving: 0, parked: false, released: false, state }
+    }
+
+    fn len(&self) -> usize {
+        self.held.len() + self.bare.len()
     }
 
     fn is_empty(&self) -> bool {

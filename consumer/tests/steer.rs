@@ -259,3 +259,29 @@ fn what_is_left_out_is_in_nobodys_way_after_a_hand_over() {
     let summary = rig.run_until_empty("v", |_: JobContext| async { Answer::done() });
     assert_eq!((summary.applied, summary.buried, summary.already_done), (0, 0, 0), "nothing of it runs again");
 }
+
+#[test]
+fn people_are_told_which_keys_wait_and_why_their_partition_stands_still() {
+    let rig = Rig::with(1, |settings| {
+        settings.stall_after = Duration::from_millis(300);
+        settings.retry.longest = Duration::from_secs(600);
+    });
+    rig.enqueue(1..=30, |_| "k".into());
+    let worker = rig.spawn("w", |_: JobContext| async {
+        Answer::retry_after("the bank is closed", Duration::from_secs(500))
+    });
+    let note = || rig.person().overview().unwrap().swap_remove(0).note.map(|read| read.note);
+    rig.wait_for("it is told", || note().is_some_and(|note| note.stall.is_some()));
+    let note = note().unwrap();
+    assert_eq!(note.stall.unwrap().cause, "key k waits for its next try");
+    let [retry] = &note.retrying[..] else { panic!("{:?}", note.retrying) };
+    assert_eq!((&*retry.key, retry.offset, retry.attempts, &*retry.reason), ("k", 0, 1, "the bank is closed"));
+    assert!(retry.next_try > keylane_producer::Timestamp::now().0 + 400_000);
+    assert_eq!((&*note.hot[0].key, note.hot[0].waiting), ("k", 30));
+    assert!(worker.end().clean);
+    // The next owner begins with an empty page, and has nothing to tell.
+    let second = rig.spawn("v", |job: JobContext| async move { tell(&job) });
+    rig.wait_for("all told", || rig.told().len() == 30);
+    assert!(rig.person().overview().unwrap()[0].note.is_none());
+    assert!(second.end().clean);
+}

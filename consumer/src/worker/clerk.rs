@@ -11,7 +11,7 @@ use crate::{
     fence::{Fence, Fenced, Guards},
     group::GroupControl,
     lanes::{Tenure, Ticket},
-    store::{Candidate, ClaimError, Claimed, FencedStore, Line, PartitionOverview, Steering, StoreSession},
+    store::{Candidate, ClaimError, Claimed, FencedStore, Line, Note, PartitionOverview, Steering, StoreSession},
 };
 
 /// What the clerk is asked.
@@ -28,6 +28,8 @@ pub(crate) enum Order {
     Line { partition: Partition, tenure: Tenure, key: JobKey },
     /// Look what persons want of these partitions; `anyway`: also if nothing changed since the last look.
     Look { partitions: Vec<Partition>, anyway: bool },
+    /// Tell people of a partition.
+    Note { fence: Arc<Fence>, note: Option<Note> },
     /// Look whether every job of the queue is finished.
     Survey,
     /// Look whether the store still knows these claims.
@@ -71,6 +73,10 @@ pub(crate) enum Answer {
     },
     /// Of these partitions; `None`: nothing changed since the last look.
     Looked(Vec<Partition>, Result<Option<Steering>, Error>),
+    Noted {
+        partition: Partition,
+        outcome: Result<Result<(), Fenced>, Error>,
+    },
     Surveyed(Result<Vec<Remaining>, Error>),
     /// Those that it does not know.
     Stood(Result<Vec<Arc<Fence>>, Error>),
@@ -145,6 +151,9 @@ impl<S: FencedStore> Clerk<S> {
             Order::Look { partitions, anyway } => {
                 let seen = self.look(&partitions, anyway);
                 Answer::Looked(partitions, seen)
+            }
+            Order::Note { fence, note } => {
+                Answer::Noted { partition: fence.partition(), outcome: self.store.note(&fence, note.as_ref()) }
             }
             Order::Survey => Answer::Surveyed(self.survey()),
             Order::Stand(fences) => Answer::Stood(self.store.unknown(fences)),

@@ -12,7 +12,8 @@ use crate::{
     clock::BootTime,
     fence::{Fence, Lease, Pass},
     lanes::Tenure,
-    store::{Claimed, Progress},
+    spent::Spent,
+    store::{Claimed, Note, Progress},
     watermark::Watermark,
 };
 
@@ -41,6 +42,10 @@ pub(crate) struct Tenancy {
     pub(crate) skips: HashMap<Offset, Box<str>>,
     /// The version that the row of each key had when its line was read back, for those whose rows are still there.
     pub(crate) lines_read: HashMap<JobKey, u64>,
+    /// The time that keys of it took of late.
+    pub(crate) spent: Spent,
+    /// What people were told of it last.
+    pub(crate) noted: Option<Note>,
     /// Rows to remove with the next write, since their lines were empty when a person wanted them run.
     pub(crate) resumed: Vec<(JobKey, u64)>,
     pub(crate) suspicion: Option<Suspicion>,
@@ -89,6 +94,8 @@ impl Tenancy {
             parked: stopped.into_iter().map(|stopped| stopped.key).collect(),
             skips: skips.into_iter().map(|skip| (skip.offset, skip.text)).collect(),
             lines_read: HashMap::new(),
+            spent: Spent::default(),
+            noted: None,
             resumed: Vec::new(),
             suspicion: suspected.then(|| Suspicion { below, deaths: suspects.into_iter().collect() }),
         }

@@ -140,6 +140,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             Answer::Reread { order, outcome } => self.read_again(order, outcome)?,
             Answer::Line { partition, tenure, key, outcome } => self.line_read(partition, tenure, key, outcome)?,
             Answer::Looked(partitions, Ok(Some(steering))) => self.steered(&partitions, steering),
+            Answer::Noted { partition, outcome } => self.noted(partition, &outcome),
             Answer::Surveyed(Ok(remaining)) => self.surveyed(&remaining),
             Answer::Stood(outcome) => self.stood(outcome)?,
             Answer::Identified(Ok(Some(other))) => return Err(Error::Refused(other)),
@@ -234,6 +235,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         let dropped = self.outbox.forget(partition);
         self.dropped(partition, dropped);
         self.failures.retain(|ticket, _| ticket.partition != partition);
+        self.keys_waiting.retain(|ticket, _| ticket.partition != partition);
         if self.ownership.holding(partition, tenure) == Some(Holding::Closing) {
             // The drain's bound is over. Kept for its last acts, which are the prover's.
             for run in self.running.iter_mut().filter(|(t, _)| t.partition == partition && t.tenure == tenure) {

@@ -6,9 +6,9 @@ use std::{
     time::Duration,
 };
 
-use keylane_producer::{Attempt, Job, Offset, Partition, StoredRecord};
+use keylane_producer::{Attempt, Job, Offset, Partition, StoredRecord, Timestamp};
 
-use super::{ASK_AGAIN, Desk, Timer};
+use super::{ASK_AGAIN, Desk, Timer, noting::Waits};
 use crate::{
     clock::BootTime,
     error::Error,
@@ -262,6 +262,9 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         self.forget_suspect(ticket);
         let Some(run) = self.running.get(&ticket) else { return };
         let key = run.job.key.clone();
+        if let Some(tenancy) = self.tenancies.get_mut(&ticket.partition) {
+            tenancy.spent.add(&key, took, fastrand::f64);
+        }
         if !self.lanes.ended(ticket, &key) {
             self.running.remove(&ticket);
             self.summary.refused += 1;
@@ -303,15 +306,18 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 self.failures.entry(ticket).or_insert(Failures { count: 0, since: now }).count += 1;
                 self.lanes.wait(ticket, &key);
                 self.set_timer(now.plus(after), Timer::Retry(ticket));
-                self.keys_waiting.insert(ticket, key.clone());
+                let reason = cut(reason);
+                let next_try = Timestamp(self.wall.0 + i64::try_from(after.as_millis()).unwrap_or(i64::MAX / 2));
+                let waits = Waits { key: key.clone(), attempts: attempt.0, next_try, reason: reason.clone() };
+                self.keys_waiting.insert(ticket, waits);
                 self.summary.retried += 1;
-                (self.notices)(Notice::WillRetry { job, key, attempt, after, reason: cut(reason).into() });
+                (self.notices)(Notice::WillRetry { job, key, attempt, after, reason: reason.into() });
             }
         }
     }
 
     pub(super) fn retry_due(&mut self, ticket: Ticket) {
-        if let Some(key) = self.keys_waiting.remove(&ticket) {
+        if let Some(Waits { key, .. }) = self.keys_waiting.remove(&ticket) {
             self.lanes.due(ticket, &key);
             self.lane_actions();
         }
