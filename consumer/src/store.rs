@@ -112,8 +112,8 @@ pub trait StoreSession<S: FencedStore>: Send {
     ///
     /// # Errors
     /// As [`StoreSession::write`].
-    fn unknown(&mut self, claims: Vec<Arc<Fence>>) -> Result<Vec<Arc<Fence>>, Error> {
-        drop(claims);
+    fn unknown(&mut self, claims: &[Arc<Fence>]) -> Result<Vec<Arc<Fence>>, Error> {
+        let _ = claims;
         Ok(Vec::new())
     }
 

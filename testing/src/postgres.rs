@@ -62,6 +62,7 @@ enum State {
 }
 
 /// Where a new server's data come from.
+#[derive(Clone, Copy)]
 enum Source<'s> {
     Nowhere(&'s Options),
     Primary(&'s Server),

@@ -196,7 +196,7 @@ impl StoreSession<PostgresStore> for PostgresSession {
         handover::starting(self, fence, running)
     }
 
-    fn unknown(&mut self, claims: Vec<Arc<Fence>>) -> Result<Vec<Arc<Fence>>, Error> {
+    fn unknown(&mut self, claims: &[Arc<Fence>]) -> Result<Vec<Arc<Fence>>, Error> {
         check::unknown(self, claims)
     }
 

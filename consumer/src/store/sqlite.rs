@@ -175,7 +175,7 @@ impl StoreSession<SqliteStore> for SqliteSession {
         handover::starting(self, fence, running)
     }
 
-    fn unknown(&mut self, claims: Vec<Arc<Fence>>) -> Result<Vec<Arc<Fence>>, Error> {
+    fn unknown(&mut self, claims: &[Arc<Fence>]) -> Result<Vec<Arc<Fence>>, Error> {
         handover::unknown(self, claims)
     }
 

@@ -156,7 +156,7 @@ impl<S: FencedStore> Clerk<S> {
                 Answer::Noted { partition: fence.partition(), outcome: self.store.note(&fence, note.as_ref()) }
             }
             Order::Survey => Answer::Surveyed(self.survey()),
-            Order::Stand(fences) => Answer::Stood(self.store.unknown(fences)),
+            Order::Stand(fences) => Answer::Stood(self.store.unknown(&fences)),
             Order::Identify => Answer::Identified(self.identify()),
         }
     }

@@ -132,7 +132,7 @@ pub fn a_look_tells_which_claims_the_store_does_not_know<P: Place>() {
     let rig = Rig::<P>::new();
     let (mut a, mut b) = (rig.claim("a", 4, P0), rig.claim("b", 4, P1));
     let mut gone = |fences: [&std::sync::Arc<Fence>; 2]| {
-        let gone = a.session.unknown(fences.map(std::sync::Arc::clone).into()).unwrap();
+        let gone = a.session.unknown(&fences.map(std::sync::Arc::clone)).unwrap();
         gone.iter().map(|fence| fence.partition().0).collect::<Vec<_>>()
     };
     assert!(gone([&a.fence, &b.fence]).is_empty());

@@ -93,7 +93,7 @@ pub(super) fn stale(
 }
 
 /// Which of these claims do not hold, by a look of its own. A standby is not asked: it may be behind.
-pub(super) fn unknown(session: &mut PostgresSession, claims: Vec<Arc<Fence>>) -> Result<Vec<Arc<Fence>>, Error> {
+pub(super) fn unknown(session: &mut PostgresSession, claims: &[Arc<Fence>]) -> Result<Vec<Arc<Fence>>, Error> {
     let PostgresSession { wire, scope, rules, .. } = session;
     let doing = "cannot look at the fence in the store";
     let mut tx = wire.begin(doing)?;

@@ -43,14 +43,14 @@ pub(super) fn starting(
 }
 
 /// Which of these claims do not stand in their rows any more.
-pub(super) fn unknown(session: &mut SqliteSession, claims: Vec<Arc<Fence>>) -> Result<Vec<Arc<Fence>>, Error> {
+pub(super) fn unknown(session: &mut SqliteSession, claims: &[Arc<Fence>]) -> Result<Vec<Arc<Fence>>, Error> {
     let SqliteSession { connection, scope, ours, .. } = session;
     let mut unknown = Vec::new();
     for fence in claims {
         let Ok(token) = fence.check().map(|permit| permit.token()) else { continue };
         let stands = row_matches(connection, ours, scope, fence.partition(), token);
         if !stands.map_err(cannot("cannot look at the fence in the store"))? {
-            unknown.push(fence);
+            unknown.push(Arc::clone(fence));
         }
     }
     Ok(unknown)

@@ -69,7 +69,7 @@ fn a_claim_that_a_real_fail_over_lost_is_asked_again_and_no_stale_write_lands() 
     let mut new = rig.claim("b", 2, P0);
     assert_eq!(letters(&new.write(vec![rig.job("k", 1)]).unwrap()), "a");
     pair.fail_over(&mut rig.place);
-    let gone = new.session.unknown(vec![Arc::clone(&old.fence), Arc::clone(&new.fence)]).unwrap();
+    let gone = new.session.unknown(&[Arc::clone(&old.fence), Arc::clone(&new.fence)]).unwrap();
     assert_eq!(gone.len(), 2, "an owner that has nothing to write finds out too");
     assert_eq!(new.write(vec![rig.job("k", 2)]).unwrap_err(), Fenced::NewerClaim, "the row does not know this claim");
     assert_eq!(old.write(vec![rig.job("k", 1)]).unwrap_err(), Fenced::NewerClaim, "and the one that it knows is old");
@@ -150,7 +150,7 @@ fn a_standby_is_a_store_that_is_away() {
     let mut session = super::super::PostgresSession { wire: standby.wire(), ..a.session };
     let error = session.write(&mut [super::part(&a.fence, vec![rig.job("k", 0)])]).unwrap_err();
     assert!(error.is_transient() && error.detail().chain().contains("standby"), "{error:?}");
-    let error = session.unknown(vec![Arc::clone(&a.fence)]).unwrap_err();
+    let error = session.unknown(&[Arc::clone(&a.fence)]).unwrap_err();
     assert!(error.is_transient(), "{error:?}");
     pair.fail_over(&mut rig.place);
     // And when it is promoted, it is the store: the same session goes on.
