@@ -310,11 +310,13 @@ pub struct Guards {
     pub identity: bool,
     /// All writes of a partition go over one connection.
     pub one_way: bool,
+    /// An owner that has nothing to write looks whether the store still knows its claims.
+    pub look: bool,
 }
 
 impl Default for Guards {
     fn default() -> Self {
-        Self { row: true, deadline: true, let_go: true, identity: true, one_way: true }
+        Self { row: true, deadline: true, let_go: true, identity: true, one_way: true, look: true }
     }
 }
 

@@ -1,11 +1,12 @@
 //! Workers under a virtual clock: ownership, lanes, watermark, retry and fence as a worker ties them, on a simulated log,
-//! group and store, with processes that die, freeze, are cut off from the broker, or end; with stores that go away, writes
-//! that arrive seconds late and answers that do not come; with handlers that fail, keys that are parked and lines that are
-//! replayed. From a seed: the same seed, the same run.
+//! group and store, with processes that die, freeze, are cut off from the broker, or end; with stores that go away or fail over
+//! to an older state, writes that arrive seconds late and answers that do not come; with groups that begin anew below the rows
+//! until an operator resets the fence; with handlers that fail, keys that are parked and lines that are replayed. From a seed:
+//! the same seed, the same run.
 //!
 //! 1. The store never takes an older token after a newer.
-//! 2. For each key, effects are in offset order, none skipped, none twice.
-//! 3. What is committed is finished, without a gap, and never falls.
+//! 2. For each key, effects are in offset order, none skipped, none twice: in the history that the store is left with.
+//! 3. What is committed was finished, without a gap, and never falls.
 //! 4. No key runs twice in a worker's tenure, and nothing starts once a newer claim stands.
 //! 5. When faults stop, every job ends done, or waits in its key's line behind one that cannot be done; and every partition is
 //!    committed to its end.
@@ -20,7 +21,7 @@ mod world;
 use world::World;
 
 /// Runs of a twin, at most.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 2_000;
 /// Runs go on until so much has happened in them; with `KEYLANE_SEEDS=n` there are exactly n.
 const EVENTS: u64 = 1_000_000;
 
@@ -44,6 +45,14 @@ enum Without {
     OneTransaction,
     /// The new owner does not know which keys are parked.
     Lines,
+    /// What was claimed before a fail-over of the store holds after it.
+    Timeline,
+    /// An owner that has nothing to write does not look at its rows.
+    Look,
+    /// A new owner begins where the group is, not where the store is.
+    StoreSays,
+    /// Nobody resets the fence of a group that began anew.
+    Reset,
 }
 
 #[test]
@@ -129,4 +138,24 @@ fn without_its_line_in_front_of_it_a_newer_job_overtakes_the_parked_ones() {
 #[test]
 fn without_markers_a_job_is_applied_twice() {
     shows(Without::Markers, "twice");
+}
+
+#[test]
+fn without_a_look_at_the_timeline_a_job_overtakes_one_that_a_fail_over_lost() {
+    shows(Without::Timeline, "overtakes");
+}
+
+#[test]
+fn without_a_look_at_its_rows_an_idle_owner_leaves_lost_jobs_undone() {
+    shows(Without::Look, "not every job ended");
+}
+
+#[test]
+fn without_the_word_of_the_store_what_a_fail_over_lost_is_never_run_again() {
+    shows(Without::StoreSays, "overtakes");
+}
+
+#[test]
+fn without_a_reset_a_group_that_began_anew_stands_still() {
+    shows(Without::Reset, "not every job ended");
 }

@@ -107,6 +107,16 @@ pub trait StoreSession<S: FencedStore>: Send {
     /// As [`StoreSession::write`].
     fn starting(&mut self, fence: &Fence, running: &[Offset]) -> Result<Result<(), Fenced>, Error>;
 
+    /// Which of these claims the store does not know any more: the row is a newer claim's or was reset, or it went back to an
+    /// older state with the store. A look without a lock. Claims that may not be used now are not looked at.
+    ///
+    /// # Errors
+    /// As [`StoreSession::write`].
+    fn unknown(&mut self, claims: &[Arc<Fence>]) -> Result<Vec<Arc<Fence>>, Error> {
+        let _ = claims;
+        Ok(Vec::new())
+    }
+
     /// What persons want of these partitions: keys that were released and are not through their lines yet, keys that are to
     /// stand still, jobs to leave out.
     ///

@@ -4,9 +4,11 @@
 //! No process of it outlives the test process, however that ends. As root it runs as the user `postgres`, since it refuses to
 //! run as root.
 
+mod disk;
 mod options;
 mod pooler;
 mod programs;
+mod standby;
 
 use std::{
     fs,
@@ -27,6 +29,7 @@ use crate::{limit::Limit, ports, process::Process, tls::Certificates};
 pub use options::Options;
 pub use pooler::Pooler;
 
+use disk::Disk;
 use programs::Programs;
 
 /// How long anything here is waited for at most: an idle machine needs 2 s for a start.
@@ -47,13 +50,22 @@ pub struct Server {
     other_ca: Option<PathBuf>,
     state: Mutex<State>,
     databases: AtomicU32,
-    _root: tempfile::TempDir,
+    /// Below the server, which ends before it.
+    disk: Option<Disk>,
+    root: tempfile::TempDir,
 }
 
 enum State {
     Running(Process),
     Paused(Process),
     Stopped,
+}
+
+/// Where a new server's data come from.
+#[derive(Clone, Copy)]
+enum Source<'s> {
+    Nowhere(&'s Options),
+    Primary(&'s Server),
 }
 
 /// This test process's one server, started by whoever asks first. Who kills or pauses one starts one of its own.
@@ -74,7 +86,7 @@ impl Server {
     pub fn start(options: &Options) -> Result<Self> {
         let programs = Programs::find()?;
         for _ in 0..STARTS {
-            let server = Self::launch(&programs, options)?;
+            let server = Self::launch(&programs, Source::Nowhere(options))?;
             if server.wait_until_up()? {
                 return Ok(server);
             }
@@ -82,40 +94,63 @@ impl Server {
         bail!("others took the port of Postgres {STARTS} times")
     }
 
-    fn launch(programs: &Programs, options: &Options) -> Result<Self> {
+    fn launch(programs: &Programs, source: Source<'_>) -> Result<Self> {
         let root = tempfile::Builder::new().prefix("keylane-postgres-").tempdir()?;
         let folder = root.path().join("server");
         fs::create_dir(&folder)?;
         programs.open_to_user(root.path())?;
         programs.give_to_user(&folder)?;
-        let certificates = if options.tls { Some(Certificates::make(&folder)?) } else { None };
-        if let Some(certificates) = &certificates {
-            programs.give_to_user(&certificates.key_store)?;
-            programs.give_to_user(&certificates.ca)?;
-        }
-        let data = folder.join("data");
-        let mut initdb = programs.command("initdb");
-        initdb.arg("--pgdata").arg(&data).args(["--username", USER, "--auth=trust", "--no-sync"]);
-        run(initdb.args(["--encoding=UTF8", "--locale=C"]))?;
         let port = ports::free(1)?[0];
-        fs::write(data.join("postgresql.conf"), options.configuration(port, certificates.as_ref()))?;
-        fs::write(data.join("pg_hba.conf"), options.access())?;
-        let server = Self {
+        let data = folder.join("data");
+        let mut server = Self {
             programs: programs.clone(),
             folder,
             port,
-            ca: certificates.as_ref().map(|c| c.ca.clone()),
-            other_ca: certificates.map(|c| c.other_ca),
+            ca: None,
+            other_ca: None,
             state: Mutex::new(State::Stopped),
             databases: AtomicU32::new(0),
-            _root: root,
+            disk: None,
+            root,
         };
+        match source {
+            Source::Nowhere(options) => server.make(&data, options)?,
+            Source::Primary(primary) => primary.copy_to(&data, port)?,
+        }
         *server.state() = State::Running(server.run()?);
         Ok(server)
     }
 
+    fn make(&mut self, data: &Path, options: &Options) -> Result<()> {
+        let certificates = if options.tls { Some(Certificates::make(&self.folder)?) } else { None };
+        if let Some(certificates) = &certificates {
+            self.programs.give_to_user(&certificates.key_store)?;
+            self.programs.give_to_user(&certificates.ca)?;
+        }
+        let mut initdb = self.programs.command("initdb");
+        initdb.arg("--pgdata").arg(data).args(["--username", USER, "--auth=trust", "--no-sync"]);
+        initdb.args(["--encoding=UTF8", "--locale=C"]);
+        if options.disk.is_some() {
+            initdb.arg("--wal-segsize=1");
+        }
+        run(&mut initdb)?;
+        fs::write(data.join("postgresql.conf"), options.configuration(self.port, certificates.as_ref()))?;
+        fs::write(data.join("pg_hba.conf"), options.access())?;
+        self.ca = certificates.as_ref().map(|c| c.ca.clone());
+        self.other_ca = certificates.map(|c| c.other_ca);
+        if let Some(megabytes) = options.disk {
+            self.disk = Some(Disk::hold(&self.root.path().join("disk"), data, megabytes)?);
+        }
+        Ok(())
+    }
+
     fn run(&self) -> Result<Process> {
-        let program = self.programs.words("postgres", &["-D".as_ref(), self.folder.join("data").as_os_str()]);
+        let data = self.folder.join("data");
+        let arguments = ["-D".as_ref(), data.as_os_str()];
+        let program = match &self.disk {
+            Some(disk) => disk.words(&self.programs, "postgres", &arguments),
+            None => self.programs.words("postgres", &arguments),
+        };
         Process::start(&self.folder, &self.log_file(), &program)
     }
 
@@ -207,6 +242,24 @@ impl Server {
         process.signal(Signal::QUIT)?;
         ensure!(process.ended_within(LIMIT)?, "Postgres did not end; its log:\n{}", self.log());
         process.kill()
+    }
+
+    /// Fills its disk, with [`Options::disk`], to the last byte.
+    pub fn fill_disk(&self) -> Result<()> {
+        self.disk.as_ref().context("the server has no disk of its own")?.fill()
+    }
+
+    /// Gives back what [`fill_disk`](Self::fill_disk) took.
+    pub fn free_disk(&self) -> Result<()> {
+        self.disk.as_ref().context("the server has no disk of its own")?.free()
+    }
+
+    /// Whether it has ended by itself, within this time.
+    pub fn ended_within(&self, limit: Duration) -> Result<bool> {
+        match &*self.state() {
+            State::Running(process) | State::Paused(process) => process.ended_within(limit),
+            State::Stopped => Ok(true),
+        }
     }
 
     /// Freezes all its processes with SIGSTOP: connections stay open, and nothing on them is answered.

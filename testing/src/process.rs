@@ -68,6 +68,11 @@ impl Process {
         Ok(poll(&mut end, Some(&Timespec::try_from(limit)?))? > 0)
     }
 
+    /// The id of its process.
+    pub(super) fn id(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+
     /// Sends a signal.
     pub(super) fn signal(&self, signal: Signal) -> Result<()> {
         // The shell has not waited for it, so the id is still its own, even when it has ended.

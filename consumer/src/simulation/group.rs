@@ -147,6 +147,12 @@ impl Group {
         true
     }
 
+    /// It is deleted with all that it knew, and will count from 1 again.
+    pub(super) fn begin_anew(&mut self) {
+        let (eager, next_name) = (self.eager, self.next_name);
+        *self = Self { eager, next_name, ..Self::default() };
+    }
+
     fn is_member(&self, worker: usize, name: u64) -> bool {
         self.members.get(&worker).is_some_and(|member| member.name == name)
     }

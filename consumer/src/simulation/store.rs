@@ -15,22 +15,36 @@ pub(super) type Key = usize;
 
 #[derive(Default)]
 pub(super) struct Store {
-    rows: BTreeMap<Partition, Row>,
+    pub(super) tables: Tables,
+    /// Rises at each fail-over.
+    timeline: u64,
     minted: u64,
+    /// Claims up to this one were made before the last fail-over.
+    pub(super) minted_before: u64,
     pub(super) log: BTreeMap<Partition, BTreeMap<u64, Key>>,
-    /// Marked: applied, or in a line.
-    pub(super) done: BTreeMap<Partition, BTreeSet<u64>>,
-    pub(super) applied: BTreeMap<Partition, BTreeSet<u64>>,
-    pub(super) lines: BTreeMap<(Partition, Key), BTreeSet<u64>>,
-    pub(super) stopped: BTreeMap<(Partition, Key), Stopped>,
+    /// Marked at some time, whatever was lost since.
+    marked: BTreeMap<Partition, BTreeSet<u64>>,
     pub(super) refused_writes: u64,
 }
 
-#[derive(Clone, Copy)]
+/// What a fail-over can bring back as it was before.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tables {
+    pub(super) epoch: u64,
+    rows: BTreeMap<Partition, Row>,
+    /// Marked: applied, or in a line.
+    done: BTreeMap<Partition, BTreeSet<u64>>,
+    pub(super) applied: BTreeMap<Partition, BTreeSet<u64>>,
+    pub(super) lines: BTreeMap<(Partition, Key), BTreeSet<u64>>,
+    pub(super) stopped: BTreeMap<(Partition, Key), Stopped>,
+}
+
+#[derive(Clone, Copy, Debug)]
 struct Row {
-    generation: Generation,
+    generation: Option<Generation>,
     owner: u64,
     claim: u64,
+    timeline: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,6 +55,8 @@ pub(super) struct Stopped {
 #[derive(Clone, Debug)]
 pub(super) struct Claimed {
     pub(super) token: FenceToken,
+    /// Everything below it is done.
+    pub(super) floor: u64,
     pub(super) done: BTreeSet<u64>,
     pub(super) stopped: Vec<Key>,
 }
@@ -63,31 +79,66 @@ impl Store {
     pub(super) fn claim(
         &mut self,
         partition: Partition,
+        epoch: u64,
         generation: Generation,
         owner: u64,
     ) -> Result<Claimed, ClaimRefused> {
-        let mine = |row: &Row| row.generation == generation && row.owner == owner;
-        if let Some(row) = self.rows.get(&partition).filter(|row| !mine(row)) {
-            if row.generation > generation {
-                return Err(ClaimRefused::RowAhead);
-            }
-            if row.generation == generation {
-                return Err(ClaimRefused::EqualGeneration);
-            }
+        let (minted, timeline, tables) = (self.minted + 1, self.timeline, &mut self.tables);
+        if tables.epoch != epoch {
+            return Err(ClaimRefused::OtherEpoch);
         }
-        if !self.rows.get(&partition).is_some_and(mine) {
-            self.minted += 1;
-            self.rows.insert(partition, Row { generation, owner, claim: self.minted });
+        let row = tables.rows.entry(partition).or_insert(Row { generation: None, owner: 0, claim: 0, timeline });
+        let mine = row.generation == Some(generation) && row.owner == owner;
+        if row.generation > Some(generation) {
+            return Err(ClaimRefused::RowAhead);
         }
-        let token = FenceToken::minted(1, generation, self.rows[&partition].claim);
-        let done = self.done.get(&partition).cloned().unwrap_or_default();
-        let stopped = self.stopped.keys().filter(|(p, _)| *p == partition);
-        Ok(Claimed { token, done, stopped: stopped.map(|(_, key)| *key).collect() })
+        if row.generation == Some(generation) && !mine {
+            return Err(ClaimRefused::EqualGeneration);
+        }
+        // Said again it is another claim too: what is read with it is newer.
+        self.minted = minted;
+        *row = Row { generation: Some(generation), owner, claim: minted, timeline };
+        let token = FenceToken::minted(epoch, generation, minted);
+        let done = tables.done.get(&partition).cloned().unwrap_or_default();
+        let stopped = tables.stopped.keys().filter(|(p, _)| *p == partition).map(|(_, key)| *key).collect();
+        let end = self.log.get(&partition).and_then(|log| log.last_key_value()).map_or(0, |(last, _)| last + 1);
+        let floor = self.lowest_open(partition).unwrap_or(end);
+        Ok(Claimed { token, floor, done, stopped })
     }
 
     /// Whether this token is the newest of its partition.
-    pub(super) fn is_newest(&self, partition: Partition, token: FenceToken) -> bool {
-        self.rows.get(&partition).is_some_and(|row| row.claim == token.claim && row.generation == token.generation)
+    pub(super) fn is_newest(&self, partition: Partition, token: FenceToken, without: Without) -> bool {
+        self.tables.rows.get(&partition).is_some_and(|row| {
+            (self.tables.epoch, row.claim) == (token.epoch, token.claim)
+                && row.generation == Some(token.generation)
+                && (row.timeline == self.timeline || without == Without::Timeline)
+        })
+    }
+
+    /// Whether the newest claim is this owner's.
+    pub(super) fn is_owner(&self, partition: Partition, owner: u64) -> bool {
+        self.tables.rows.get(&partition).is_some_and(|row| row.owner == owner)
+    }
+
+    /// Goes on from what a standby had. How many claims and jobs are lost.
+    pub(super) fn fail_over(&mut self, copy: Tables) -> (u64, u64) {
+        let lost = std::mem::replace(&mut self.tables, copy);
+        // A reset is made on every copy.
+        while self.tables.epoch < lost.epoch {
+            self.reset();
+        }
+        self.timeline += 1;
+        self.minted_before = self.minted;
+        let claim = |tables: &Tables, p| tables.rows.get(p).map(|row| row.claim);
+        let claims = lost.rows.keys().filter(|p| claim(&lost, p) != claim(&self.tables, p)).count();
+        let count = |tables: &Tables| tables.done.values().map(BTreeSet::len).sum::<usize>();
+        (claims as u64, count(&lost).saturating_sub(count(&self.tables)) as u64)
+    }
+
+    /// What an operator does when a group began anew below its rows.
+    pub(super) fn reset(&mut self) {
+        self.tables.epoch += 1;
+        self.tables.rows.values_mut().for_each(|row| row.generation = None);
     }
 
     /// `Ok(None)`: fenced.
@@ -98,7 +149,7 @@ impl Store {
         jobs: &[(Offset, Key, What)],
         without: Without,
     ) -> Result<Option<Vec<Written>>, String> {
-        if !self.is_newest(partition, token) {
+        if !self.is_newest(partition, token, without) {
             if without != Without::Row {
                 self.refused_writes += 1;
                 return Ok(None);
@@ -115,9 +166,11 @@ impl Store {
         (offset, key, what): (Offset, Key, What),
         without: Without,
     ) -> Result<Written, String> {
-        let done = self.done.entry(partition).or_default();
-        let applied = self.applied.entry(partition).or_default();
-        let line = self.lines.entry((partition, key)).or_default();
+        let tables = &mut self.tables;
+        let done = tables.done.entry(partition).or_default();
+        let applied = tables.applied.entry(partition).or_default();
+        let line = tables.lines.entry((partition, key)).or_default();
+        let marked = self.marked.entry(partition).or_default();
         let in_line = line.contains(&offset.0);
         if done.contains(&offset.0) && (!in_line || what == What::Park) {
             if without == Without::Markers && what == What::Effect && applied.contains(&offset.0) {
@@ -132,25 +185,28 @@ impl Store {
                     return Err(format!("partition {partition}, key {key}: {offset} overtakes {skipped}"));
                 }
                 done.insert(offset.0);
+                marked.insert(offset.0);
                 if !applied.insert(offset.0) {
                     return Err(format!("partition {partition}, offset {offset} is applied twice"));
                 }
                 if line.remove(&offset.0) && line.is_empty() {
-                    self.stopped.remove(&(partition, key));
+                    tables.stopped.remove(&(partition, key));
                 }
                 Ok(Written::Applied)
             }
             What::Stop => {
                 done.insert(offset.0);
+                marked.insert(offset.0);
                 line.insert(offset.0);
-                self.stopped.insert((partition, key), Stopped { released: false });
+                tables.stopped.insert((partition, key), Stopped { released: false });
                 Ok(Written::Stopped)
             }
             What::Park => {
-                if !self.stopped.contains_key(&(partition, key)) {
+                if !tables.stopped.contains_key(&(partition, key)) {
                     return Err(format!("partition {partition}, key {key}: {offset} is parked in no line"));
                 }
                 done.insert(offset.0);
+                marked.insert(offset.0);
                 if without != Without::OneTransaction {
                     line.insert(offset.0);
                 }
@@ -161,17 +217,26 @@ impl Store {
 
     /// The line as its owner reads it back; without a job in it the key's row goes, unless the owner is not the newest.
     pub(super) fn read_line(&mut self, partition: Partition, key: Key, newest: bool) -> Vec<u64> {
-        let line: Vec<u64> = self.lines.get(&(partition, key)).into_iter().flatten().copied().collect();
+        let line: Vec<u64> = self.tables.lines.get(&(partition, key)).into_iter().flatten().copied().collect();
         if line.is_empty() && newest {
-            self.stopped.remove(&(partition, key));
+            self.tables.stopped.remove(&(partition, key));
         }
         line
     }
 
     /// The lowest offset of the log that is not marked.
     pub(super) fn lowest_open(&self, partition: Partition) -> Option<u64> {
-        let done = self.done.get(&partition);
+        self.lowest(partition, &self.tables.done)
+    }
+
+    /// The lowest offset of the log that never was marked.
+    pub(super) fn lowest_never_marked(&self, partition: Partition) -> Option<u64> {
+        self.lowest(partition, &self.marked)
+    }
+
+    fn lowest(&self, partition: Partition, marked: &BTreeMap<Partition, BTreeSet<u64>>) -> Option<u64> {
+        let marked = marked.get(&partition);
         let mut log = self.log.get(&partition)?.keys().copied();
-        log.find(|offset| !done.is_some_and(|done| done.contains(offset)))
+        log.find(|offset| !marked.is_some_and(|marked| marked.contains(offset)))
     }
 }

@@ -26,6 +26,7 @@ use crate::{
     lanes::{LaneLimits, Lanes, Tenure, Ticket},
     ownership::{Ownership, OwnershipLimits},
     retry::RetryPolicy,
+    store::ClaimRefused,
     watermark::Watermark,
 };
 
@@ -44,6 +45,7 @@ const OWNERSHIP: OwnershipLimits = OwnershipLimits {
 };
 const POLL_LIMIT: Duration = Duration::from_millis(700);
 const PROVE_EVERY: u64 = 200;
+const LOOK_EVERY: u64 = 500;
 
 /// One process.
 pub(super) struct Worker {
@@ -63,6 +65,9 @@ pub(super) struct Worker {
     running: BTreeSet<(Tenure, Key)>,
     committing: bool,
     next_proof: u64,
+    next_look: u64,
+    /// As it was when its session with the store was opened.
+    epoch: u64,
 }
 
 /// A partition that is open.
@@ -71,12 +76,14 @@ struct Part {
     fence: Arc<Fence>,
     watermark: Watermark,
     done: BTreeSet<u64>,
+    /// What the group had committed when it was opened: nothing lower is committed.
+    committed: Option<Offset>,
     paused: bool,
     unwritten: Vec<(Offset, Key, What)>,
 }
 
 impl Worker {
-    pub(super) fn fresh(clock: &Clock, process: u64, without: Without) -> Self {
+    pub(super) fn fresh(clock: &Clock, process: u64, epoch: u64, without: Without) -> Self {
         let guards = Guards { deadline: without != Without::Deadline, ..Guards::default() };
         Self {
             process,
@@ -94,6 +101,8 @@ impl Worker {
             running: BTreeSet::new(),
             committing: false,
             next_proof: 0,
+            next_look: 0,
+            epoch,
         }
     }
 
@@ -119,6 +128,11 @@ impl World {
                         self.act(worker, |ownership| ownership.claim_granted(partition, tenure));
                         self.workers[worker].claimed.remove(&tenure);
                     }
+                    Some(Err(ClaimRefused::OtherEpoch)) => {
+                        self.seen.ended_by_reset += 1;
+                        self.leave_group(worker);
+                        self.gone(worker);
+                    }
                     Some(Err(why)) => {
                         self.seen.refused_claims += 1;
                         self.act(worker, |ownership| ownership.claim_refused(now, partition, tenure, why));
@@ -143,11 +157,17 @@ impl World {
                 // An owner that is not the newest reads what it may not run; the row stops it.
                 if let Some(part) = self.workers[worker].part(partition, tenure) {
                     let token = part.fence.check().map(|permit| permit.token());
-                    let newest = token.is_ok_and(|token| self.store.is_newest(partition, token));
+                    let newest = token.is_ok_and(|token| self.store.is_newest(partition, token, self.without));
                     self.seen.returns += 1;
                     let line = self.store.read_line(partition, key, newest);
                     let jobs: Vec<_> = line.into_iter().map(|offset| (Offset(offset), 100)).collect();
                     self.workers[worker].lanes.line(partition, tenure, &self.keys[key], &jobs);
+                }
+            }
+            Inside::Looked(gone) => {
+                for (partition, tenure) in gone {
+                    self.seen.found_by_looking += u64::from(self.workers[worker].part(partition, tenure).is_some());
+                    self.act(worker, |ownership| ownership.fenced(partition, tenure));
                 }
             }
             Inside::Rejoin => {
@@ -182,6 +202,9 @@ impl World {
         self.say_drained(worker);
         if self.now() >= self.workers[worker].next_proof {
             self.prove(worker);
+        }
+        if self.now() >= self.workers[worker].next_look && self.without != Without::Look {
+            self.look(worker);
         }
         if !self.workers[worker].left {
             let wait = 20 + self.chance().below(50);

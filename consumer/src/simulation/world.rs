@@ -5,7 +5,10 @@ mod event;
 mod faults;
 mod seen;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use keylane_producer::{JobKey, Partition};
 
@@ -15,7 +18,11 @@ use super::{
     store::Store,
     worker::Worker,
 };
-use crate::{clock::Clock, lanes::Ticket};
+use crate::{
+    clock::Clock,
+    fence::FenceToken,
+    lanes::{Tenure, Ticket},
+};
 
 pub(super) use chance::{Chance, Road};
 pub(super) use event::{ClaimRequest, CommitRequest, Event, Inside, WriteRequest};
@@ -38,8 +45,15 @@ pub(super) struct World {
     pub(super) keys: Vec<JobKey>,
     pub(super) seen: Seen,
     pub(super) store_away_until: u64,
-    /// Two claimants of one generation were made: the one that was told nothing may start jobs, and only the row stands.
-    pub(super) dealt_twice: bool,
+    /// Two claimants of one generation were made, or the group began anew: one that was told nothing may start jobs, and only
+    /// the row stands.
+    pub(super) only_the_row: bool,
+    /// The group began anew: whoever says that its fence is ahead is right.
+    pub(super) began_anew: bool,
+    /// Of these a commit had no answer: where the store has failed over, its owner may have begun below it.
+    unsure: BTreeSet<Partition>,
+    /// Somebody said so, and the operator has not come yet.
+    pub(super) fence_ahead: bool,
     queue: BTreeMap<(u64, u64), Event>,
     sent: u64,
     chance: Chance,
@@ -68,7 +82,7 @@ impl World {
         let mut chance = Chance(seed);
         let clock = Clock::by_hand();
         let group = Group::new(chance.one_in(3));
-        let workers = (0..WORKERS).map(|_| Worker::fresh(&clock, 0, without)).collect();
+        let workers = (0..WORKERS).map(|_| Worker::fresh(&clock, 0, 0, without)).collect();
         let keys = (0..KEYS).map(|key| JobKey::try_from(&*format!("k{key}")).unwrap()).collect();
         let mut world = Self {
             clock,
@@ -79,7 +93,10 @@ impl World {
             keys,
             seen: Seen::default(),
             store_away_until: 0,
-            dealt_twice: false,
+            only_the_row: false,
+            began_anew: false,
+            unsure: BTreeSet::new(),
+            fence_ahead: false,
             queue: BTreeMap::new(),
             sent: 0,
             chance,
@@ -130,7 +147,8 @@ impl World {
             }
             Event::ClaimArrives { worker, process, claim, answered } => {
                 let away = self.store_away_until > self.now();
-                let granted = (!away).then(|| self.store.claim(claim.partition, claim.generation, claim.owner));
+                let granted =
+                    (!away).then(|| self.store.claim(claim.partition, claim.epoch, claim.generation, claim.owner));
                 self.note(|| format!("store: claim of worker {worker} {claim:?} -> {granted:?}"));
                 if answered {
                     self.answer(worker, process, Inside::Claimed(claim, granted));
@@ -152,7 +170,25 @@ impl World {
                 let result = self.commit(worker, &commit);
                 if answered {
                     self.answer(worker, process, Inside::Committed(commit, Some(result.into())));
+                } else {
+                    self.unsure.extend(commit.offsets.iter().map(|(partition, _)| *partition));
                 }
+            }
+            Event::LookArrives { worker, process, claims } => {
+                if self.store_away_until <= self.now() {
+                    let gone = |(partition, _, token): &(Partition, Tenure, FenceToken)| {
+                        !self.store.is_newest(*partition, *token, self.without)
+                    };
+                    let gone = claims.into_iter().filter(gone).map(|(partition, tenure, _)| (partition, tenure));
+                    let gone = gone.collect();
+                    self.answer(worker, process, Inside::Looked(gone));
+                }
+            }
+            Event::FailOver(copy) => {
+                let (claims, jobs) = self.store.fail_over(*copy);
+                self.note(|| format!("fault: the store fails over, and has lost {claims} claims and {jobs} jobs"));
+                self.seen.lost_claims += claims;
+                self.seen.lost_jobs += jobs;
             }
             Event::Born(worker) => self.born(worker),
             Event::Enqueue => self.enqueue(),
@@ -165,7 +201,12 @@ impl World {
             }
             Event::Fault => self.fault(),
             Event::Operator => {
-                self.store.stopped.values_mut().for_each(|stopped| stopped.released = true);
+                self.store.tables.stopped.values_mut().for_each(|stopped| stopped.released = true);
+                if self.without != Without::Reset && std::mem::take(&mut self.fence_ahead) {
+                    self.note(|| "the operator resets the fence".to_owned());
+                    self.seen.resets += 1;
+                    self.store.reset();
+                }
                 self.after(1_500, Event::Operator);
             }
         }
@@ -179,10 +220,11 @@ impl World {
         self.note(|| format!("group: commit of worker {worker} {commit:?} in {generation} -> {result:?}"));
         if result.is_ok() {
             for (partition, offset) in &commit.offsets {
-                if before.get(partition).is_some_and(|before| before > offset) {
+                let excused = self.store.minted_before > 0 && self.unsure.contains(partition);
+                if !excused && before.get(partition).is_some_and(|before| before > offset) {
                     self.fail(format!("partition {partition} was committed at a higher offset than {offset}"));
                 }
-                if let Some(open) = self.store.lowest_open(*partition).filter(|open| *open < offset.0) {
+                if let Some(open) = self.store.lowest_never_marked(*partition).filter(|open| *open < offset.0) {
                     self.fail(format!("partition {partition} is committed up to {offset}, and {open} is not done"));
                 }
             }
@@ -193,7 +235,7 @@ impl World {
     /// The first job that has not ended, or what is not committed.
     fn unfinished(&self) -> Option<String> {
         for (partition, log) in &self.store.log {
-            let done = self.store.applied.get(partition);
+            let done = self.store.tables.applied.get(partition);
             for (offset, key) in log {
                 let is_done = |offset: &u64| done.is_some_and(|done| done.contains(offset));
                 let mut behind = self.poison.iter().filter(|(p, poison)| p == partition && poison <= offset);

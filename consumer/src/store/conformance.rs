@@ -68,7 +68,8 @@ macro_rules! store_conformance {
                 a_zombie_cannot_write_to_a_key_that_nobody_touched, a_writer_frozen_across_a_claim_is_fenced,
                 a_partition_lost_and_regained_has_another_token,
                 a_generation_that_moves_on_elsewhere_does_not_fence_a_retained_partition,
-                a_fail_over_that_loses_a_claim_revives_no_token, a_reset_fence_refuses_sessions_of_the_old_epoch,
+                a_fail_over_that_loses_a_claim_revives_no_token,
+                a_look_tells_which_claims_the_store_does_not_know, a_reset_fence_refuses_sessions_of_the_old_epoch,
                 a_closed_partition_takes_no_claim_and_no_write, each_fact_of_the_identity_is_compared,
                 a_claim_is_for_a_partition_of_the_queue, a_refused_write_is_counted_for_its_worker;
             once: an_effect_and_its_marker_commit_together, a_write_said_again_applies_nothing,

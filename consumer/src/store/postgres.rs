@@ -196,6 +196,10 @@ impl StoreSession<PostgresStore> for PostgresSession {
         handover::starting(self, fence, running)
     }
 
+    fn unknown(&mut self, claims: &[Arc<Fence>]) -> Result<Vec<Arc<Fence>>, Error> {
+        check::unknown(self, claims)
+    }
+
     fn steering(&mut self, partitions: &[Partition]) -> Result<Steering, Error> {
         steer::steering(self, partitions)
     }

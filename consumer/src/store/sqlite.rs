@@ -175,6 +175,10 @@ impl StoreSession<SqliteStore> for SqliteSession {
         handover::starting(self, fence, running)
     }
 
+    fn unknown(&mut self, claims: &[Arc<Fence>]) -> Result<Vec<Arc<Fence>>, Error> {
+        handover::unknown(self, claims)
+    }
+
     fn steering(&mut self, partitions: &[Partition]) -> Result<Steering, Error> {
         steer::steering(self, partitions)
     }

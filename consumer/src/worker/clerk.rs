@@ -32,6 +32,8 @@ pub(crate) enum Order {
     Note { fence: Arc<Fence>, note: Option<Note> },
     /// Look whether every job of the queue is finished.
     Survey,
+    /// Look whether the store still knows these claims.
+    Stand(Vec<Arc<Fence>>),
     /// Look whether the queue is still the one that the store has pinned: if it was made anew, nobody need join anew.
     Identify,
 }
@@ -76,6 +78,8 @@ pub(crate) enum Answer {
         outcome: Result<Result<(), Fenced>, Error>,
     },
     Surveyed(Result<Vec<Remaining>, Error>),
+    /// Those that it does not know.
+    Stood(Result<Vec<Arc<Fence>>, Error>),
     /// Why the queue is another one, if it is.
     Identified(Result<Option<Detail>, Error>),
 }
@@ -152,6 +156,7 @@ impl<S: FencedStore> Clerk<S> {
                 Answer::Noted { partition: fence.partition(), outcome: self.store.note(&fence, note.as_ref()) }
             }
             Order::Survey => Answer::Surveyed(self.survey()),
+            Order::Stand(fences) => Answer::Stood(self.store.unknown(&fences)),
             Order::Identify => Answer::Identified(self.identify()),
         }
     }

@@ -8,6 +8,7 @@
 //! - [`parking`]: keys that are parked, and their lines; what persons want
 //! - [`writing`]: finished jobs to the scribes, and back
 //! - [`proving`]: commits, deadlines, closes
+//! - [`rows`]: whether the store still knows the claims
 //! - [`showing`]: what others are shown
 //! - [`stalls`]: partitions that have work and do not move
 
@@ -16,6 +17,7 @@ mod jobs;
 mod noting;
 mod parking;
 mod proving;
+mod rows;
 mod showing;
 mod stalls;
 mod writing;
@@ -405,8 +407,9 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 self.for_clerk.push_back(clerk::Order::Survey);
             }
         }
-        if now >= self.next_identity && !self.tenancies.is_empty() {
+        if now >= self.next_identity && !(self.tenancies.is_empty() && self.away.is_empty()) {
             self.next_identity = now.plus(clerk::IDENTIFY);
+            self.look_at_rows();
             self.for_clerk.push_back(clerk::Order::Identify);
         }
         if self.clerk_busy {

@@ -16,6 +16,8 @@ pub(crate) struct Bounds {
     /// How many faults a run may have, of any of these kinds in any order.
     pub(crate) faults: u8,
     pub(crate) kinds: &'static [Fault],
+    /// How often the group may begin anew, among the faults.
+    pub(crate) restarts: u8,
     pub(crate) jobs: PerKey,
     /// Writers go on without a pause while a claim waits.
     pub(crate) notes: bool,
@@ -83,6 +85,8 @@ pub(crate) enum Without {
     Markers,
     /// A frozen writer's transaction stays open.
     IdleTimeout,
+    /// What was claimed before a failover holds after it.
+    Timeline,
     /// The judge knows no excuse for a group that began anew unseen: no guard of ours, a limit.
     Excuse,
 }
@@ -152,7 +156,8 @@ impl Protocol {
 
     /// Nothing that is worth a look can follow.
     fn is_over(&self, world: &World) -> bool {
-        let may_be_undone = world.store.replica.is_some() && world.faults_left > 0;
+        let copies = [world.store.before_claim, world.store.before_write];
+        let may_be_undone = copies.iter().any(Option::is_some) && world.faults_left > 0;
         self.all_done(world) && !may_be_undone && !self.bounds.notes && self.without != Without::Markers
     }
 
@@ -194,8 +199,9 @@ impl Protocol {
                 let next = world.worker(id.other());
                 owns && is_member(id) && !is_member(id.other()) && next.is_up() && next.seat.is_none()
             }
-            Fault::Restart => id == Id::A && group.generation > 0,
-            Fault::FailOver | Fault::LoseWrite => id == Id::A && world.store.replica.is_some(),
+            Fault::Restart => id == Id::A && group.generation > 0 && group.truth_restarts < self.bounds.restarts,
+            Fault::FailOver => id == Id::A && world.store.before_claim.is_some(),
+            Fault::LoseWrite => id == Id::A && world.store.before_write.is_some(),
             Fault::LoseAnswer => {
                 let stage = worker.claim.map(|claim| claim.stage);
                 matches!(stage, Some(Stage::Granted(..) | Stage::Refused(_)))
@@ -252,7 +258,7 @@ impl Machine for Protocol {
         self.act(&mut next, step);
         if next.faults_left == 0 {
             // Nothing will bring it back.
-            next.store.replica = None;
+            (next.store.before_claim, next.store.before_write) = (None, None);
         }
         next
     }
@@ -305,7 +311,7 @@ impl Protocol {
             Fault::DealTwice => self.deal_twice(world, id),
             Fault::TakeSeat => self.take_seat(world, id),
             Fault::Restart => self.restart_group(world),
-            Fault::FailOver | Fault::LoseWrite => self.fail_over(world),
+            Fault::FailOver | Fault::LoseWrite => self.fail_over(world, fault == Fault::FailOver),
             Fault::LoseAnswer => {
                 let claim = world.worker_mut(id).claim.as_mut().expect("there is an answer to lose");
                 claim.stage = Stage::Failed;

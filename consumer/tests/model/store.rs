@@ -55,8 +55,9 @@ impl Protocol {
         let answer = match self.decision(&before.fence, &claim) {
             Ok(_) => {
                 let token = self.raise(world, &claim);
+                world.store.before_write = None;
                 if self.has_fault(Fault::FailOver) {
-                    world.store.replica = Some(before);
+                    world.store.before_claim = Some(before);
                 }
                 Stage::Granted(token, before.done)
             }
@@ -85,6 +86,7 @@ impl Protocol {
         let fence = &mut store.rows.fence;
         fence.generation = claim.generation;
         fence.owner = Some(claim.owner);
+        fence.timeline = store.timeline;
         fence.claim = if self.without == Without::RandomClaimNumber { fence.claim + 1 } else { store.truth_grants };
         let grant = Grant {
             truth_number: store.truth_grants,
@@ -149,8 +151,9 @@ impl Protocol {
                 row(fence, self.announces()).admits(token.epoch.into(), token.generation.into(), number)
             }
             _ => {
+                let same_history = fence.timeline == world.store.timeline || !self.heeds_timelines();
                 let row = row(fence, self.announces());
-                row.admits(token.epoch.into(), token.generation.into(), token.claim.into())
+                same_history && row.admits(token.epoch.into(), token.generation.into(), token.claim.into())
             }
         }
     }
@@ -160,9 +163,18 @@ impl Protocol {
         self.bounds.engine == Engine::Postgres || !world.is_locked()
     }
 
+    fn heeds_timelines(&self) -> bool {
+        self.bounds.engine == Engine::Postgres && self.without != Without::Timeline
+    }
+
     /// All connections are cut.
-    pub(crate) fn fail_over(&self, world: &mut World) {
-        world.store.rows = world.store.replica.take().expect("there is something to go back to");
+    pub(crate) fn fail_over(&self, world: &mut World, loses_claim: bool) {
+        let store = &mut world.store;
+        let copy = if loses_claim { &mut store.before_claim } else { &mut store.before_write };
+        store.rows = copy.take().expect("there is something to go back to");
+        // What is older than the copy cannot come back from it.
+        (store.before_claim, store.before_write) = (None, None);
+        store.timeline += 1;
         world.stray = None;
         for id in Id::ALL {
             let worker = world.worker_mut(id);
@@ -186,7 +198,7 @@ impl Protocol {
             fence.epoch += 1;
         }
         // A reset is made on every copy.
-        store.replica = None;
+        (store.before_claim, store.before_write) = (None, None);
     }
 }
 

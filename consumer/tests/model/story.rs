@@ -53,18 +53,20 @@ fn sentence(before: &World, step: Step, after: &World) -> String {
         }
         Step::Begin(id, key) => match after.worker(id).lanes[key as usize] {
             Some(write) => format!("{} begins to write job {}; the row is its own.", id.name(), job(key, write)),
-            None => format!(
-                "{} begins to write a job of key {} and is fenced: the row is not its own.",
-                id.name(),
-                key.name()
-            ),
+            None => {
+                format!("{} begins to write a job of key {} and is fenced: {}.", id.name(), key.name(), why(before))
+            }
         },
         Step::Commit(id, key) => {
             let write = before.worker(id).lanes[key as usize].expect("it was open");
             landed(id, key, write, after)
         }
         Step::Look(id) => {
-            format!("{} has nothing to do, looks at the row, and finds that it is not its own.", id.name())
+            format!(
+                "{} has nothing to do, looks at the row, and finds that its claim does not hold: {}.",
+                id.name(),
+                why(before)
+            )
         }
         Step::BeginLate(id) => match after.worker(id).late {
             Some((key, write)) => format!(
@@ -99,6 +101,11 @@ fn sentence(before: &World, step: Step, after: &World) -> String {
         Step::EndProcess(id) => format!("The operator ends the frozen process {}.", id.name()),
         Step::Fault(fault, id, key) => failed(before, fault, id, key, after),
     }
+}
+
+fn why(before: &World) -> &'static str {
+    let other_history = before.store.rows.fence.timeline != before.store.timeline;
+    if other_history { "the store has failed over since the claim" } else { "the row is not its own" }
 }
 
 fn heard(before: &World, id: Id) -> String {

@@ -95,8 +95,14 @@ fn limit_a_group_that_began_anew_before_the_row_was_raised_lets_an_old_claim_win
     breaks(Without::Excuse, bounds, Broken::Stale);
 }
 
-/// A limit: a store that loses acknowledged writes and keeps the claim looks the same to its owner.
 #[test]
-fn limit_a_failover_that_loses_a_write_and_not_the_claim_goes_unnoticed() {
-    breaks(Without::Nothing, Bounds { kinds: &[Fault::LoseWrite], ..ONE_FAULT }, Broken::OutOfOrder);
+fn without_a_timeline_a_job_lands_behind_one_that_a_failover_lost() {
+    breaks(Without::Timeline, Bounds { kinds: &[Fault::LoseWrite], ..ONE_FAULT }, Broken::OutOfOrder);
+}
+
+/// A limit of a store without timelines: one that loses acknowledged writes and keeps the claim looks the same to its owner.
+#[test]
+fn limit_a_sqlite_file_that_is_replaced_by_an_older_copy_under_its_owner_goes_unnoticed() {
+    let bounds = Bounds { engine: Engine::Sqlite, kinds: &[Fault::LoseWrite], ..ONE_FAULT };
+    breaks(Without::Nothing, bounds, Broken::OutOfOrder);
 }

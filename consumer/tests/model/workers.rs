@@ -375,7 +375,7 @@ impl Protocol {
         }
         world.store.rows.done[key as usize] = write.job;
         if self.has_fault(Fault::LoseWrite) {
-            world.store.replica = Some(before);
+            world.store.before_write = Some(before);
         }
     }
 }

@@ -182,8 +182,11 @@ impl Inbox {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Store {
     pub(crate) rows: Rows,
-    /// What a failover brings back: the rows as they were before the last claim (or, if asked for, the last write).
-    pub(crate) replica: Option<Rows>,
+    /// What a failover brings back: the rows as they were before the last claim; and before the last write under it.
+    pub(crate) before_claim: Option<Rows>,
+    pub(crate) before_write: Option<Rows>,
+    /// Which history the server is in: another one after each failover.
+    pub(crate) timeline: u8,
     pub(crate) truth_resets: u8,
     /// Numbers each grant. It never falls, as a claim number that rises by random steps never comes again.
     pub(crate) truth_grants: u8,
@@ -191,10 +194,17 @@ pub(crate) struct Store {
 
 impl Store {
     fn new() -> Self {
-        let fence =
-            Fence { epoch: 1, generation: 0, owner: None, claim: 0, announced: (1, 0), newest: Grant::default() };
+        let fence = Fence {
+            epoch: 1,
+            generation: 0,
+            owner: None,
+            claim: 0,
+            announced: (1, 0),
+            timeline: 0,
+            newest: Grant::default(),
+        };
         let rows = Rows { fence, keys: [(0, 0); 2], done: [0; 2] };
-        Self { rows, replica: None, truth_resets: 0, truth_grants: 0 }
+        Self { rows, before_claim: None, before_write: None, timeline: 0, truth_resets: 0, truth_grants: 0 }
     }
 }
 
@@ -216,6 +226,8 @@ pub(crate) struct Fence {
     pub(crate) claim: u8,
     /// The intent: epoch and generation of the newest claim that announced itself.
     pub(crate) announced: (u8, u8),
+    /// In which history it was claimed.
+    pub(crate) timeline: u8,
     /// The newest granted claim that these rows know of.
     pub(crate) newest: Grant,
 }

@@ -9,6 +9,7 @@ use crate::tls::Certificates;
 pub struct Options {
     settings: Vec<(String, String)>,
     pub(super) tls: bool,
+    pub(super) disk: Option<u32>,
 }
 
 impl Options {
@@ -23,6 +24,13 @@ impl Options {
     #[must_use]
     pub fn tls(mut self) -> Self {
         self.tls = true;
+        self
+    }
+
+    /// With its data on a disk of so many megabytes, which a test can fill. Root only: it is mounted.
+    #[must_use]
+    pub fn disk(mut self, megabytes: u32) -> Self {
+        self.disk = Some(megabytes);
         self
     }
 
@@ -53,6 +61,7 @@ impl Options {
         let (superuser, others) = (super::USER, if self.tls { "hostssl" } else { "host" });
         format!(
             "host all {superuser} 127.0.0.1/32 trust\n\
+             host replication {superuser} 127.0.0.1/32 trust\n\
              {others} all +with_password 127.0.0.1/32 scram-sha-256\n\
              {others} all all 127.0.0.1/32 trust\n"
         )

@@ -3,6 +3,7 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use anyhow::{Result, bail};
+use rustix::process::Signal;
 
 use super::{LIMIT, Server, USER};
 use crate::{limit::Limit, ports, process::Process};
@@ -40,22 +41,7 @@ impl Pooler {
         server.programs.open_to_user(root.path())?;
         let port = ports::free(1)?[0];
         let configuration = folder.join("pgbouncer.ini");
-        let text = format!(
-            "[databases]\n\
-             * = host=127.0.0.1 port={} user={USER}\n\
-             [pgbouncer]\n\
-             listen_addr = 127.0.0.1\n\
-             listen_port = {port}\n\
-             unix_socket_dir =\n\
-             auth_type = any\n\
-             pool_mode = transaction\n\
-             default_pool_size = 3\n\
-             server_round_robin = 1\n\
-             max_client_conn = 300\n\
-             server_idle_timeout = 3\n",
-            server.port
-        );
-        fs::write(&configuration, text)?;
+        fs::write(&configuration, words(port, server))?;
         server.programs.give_to_user(&configuration)?;
         server.programs.give_to_user(&folder)?;
         let program = server.programs.as_user(program.as_ref(), &[configuration.as_os_str()]);
@@ -82,8 +68,32 @@ impl Pooler {
         }
     }
 
+    /// Lets it take its sessions from another server from now on, as one does after a fail-over.
+    pub fn point_at(&self, server: &Server) -> Result<()> {
+        fs::write(self.folder.join("pgbouncer.ini"), words(self.port, server))?;
+        self.process.signal(Signal::HUP)
+    }
+
     /// The URL of a database by way of it.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://{USER}@127.0.0.1:{}/{database}", self.port)
     }
+}
+
+fn words(port: u16, server: &Server) -> String {
+    format!(
+        "[databases]\n\
+         * = host=127.0.0.1 port={} user={USER}\n\
+         [pgbouncer]\n\
+         listen_addr = 127.0.0.1\n\
+         listen_port = {port}\n\
+         unix_socket_dir =\n\
+         auth_type = any\n\
+         pool_mode = transaction\n\
+         default_pool_size = 3\n\
+         server_round_robin = 1\n\
+         max_client_conn = 300\n\
+         server_idle_timeout = 3\n",
+        server.port
+    )
 }

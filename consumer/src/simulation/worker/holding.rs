@@ -31,7 +31,8 @@ impl World {
                 let nonce = self.fresh();
                 let owner = *self.workers[worker].owners.entry(tenure).or_insert(nonce);
                 let process = self.workers[worker].process;
-                let claim = ClaimRequest { partition, tenure, generation, owner };
+                let epoch = self.workers[worker].epoch;
+                let claim = ClaimRequest { partition, tenure, generation, epoch, owner };
                 let after = u64::try_from(after.as_millis()).unwrap();
                 let road = self.road();
                 if road.arrives {
@@ -51,17 +52,26 @@ impl World {
             Action::Close { partition, tenure, clean } => self.hand_back(worker, partition, tenure, clean),
             Action::Prove => self.prove(worker),
             Action::Rejoin(after) => self.inside(worker, u64::try_from(after.as_millis()).unwrap(), Inside::Rejoin),
+            Action::FenceIsAhead(_) if self.began_anew => {
+                self.seen.fences_ahead += 1;
+                self.fence_ahead = true;
+            }
             Action::FenceIsAhead(partition) => {
                 self.fail(format!("false alarm: partition {partition} is not ahead of its group"));
             }
             Action::Leave => {
                 self.seen.leaves += 1;
                 self.leave_group(worker);
-                self.workers[worker].left = true;
-                let wait = 200 + self.chance().below(1_500);
-                self.after(wait, Event::Born(worker));
+                self.gone(worker);
             }
         }
+    }
+
+    /// The process has ended; another one follows.
+    pub(super) fn gone(&mut self, worker: usize) {
+        self.workers[worker].left = true;
+        let wait = 200 + self.chance().below(1_500);
+        self.after(wait, Event::Born(worker));
     }
 
     pub(super) fn leave_group(&mut self, worker: usize) {
@@ -71,17 +81,18 @@ impl World {
     }
 
     pub(super) fn open(&mut self, worker: usize, partition: Partition, tenure: Tenure) {
-        let start = self.group.committed.get(&partition).copied().unwrap_or(Offset(0));
+        let committed = self.group.committed.get(&partition).copied();
         let process = &mut self.workers[worker];
-        let Some(Claimed { token, mut done, stopped }) = process.claimed.remove(&tenure) else {
+        let Some(Claimed { token, floor, mut done, stopped }) = process.claimed.remove(&tenure) else {
             return self.fail(format!("worker {worker} opens partition {partition} without a grant"));
         };
         if self.without == Without::Markers {
             done.clear();
         }
         let fence = Fence::raise(partition, token, Arc::clone(&process.lease));
-        let watermark = Watermark::starting_at(start);
-        process.parts.insert(partition, Part { tenure, fence, watermark, done, paused: false, unwritten: Vec::new() });
+        let begin = if self.without == Without::StoreSays { committed.unwrap_or(Offset(0)) } else { Offset(floor) };
+        let (watermark, unwritten) = (Watermark::starting_at(begin), Vec::new());
+        process.parts.insert(partition, Part { tenure, fence, watermark, done, committed, paused: false, unwritten });
         process.lanes.open(partition, tenure);
         for key in stopped {
             if self.without != Without::Lines {
@@ -104,7 +115,8 @@ impl World {
         if clean && !self.workers[worker].lanes.is_idle(partition) {
             self.fail(format!("worker {worker} gives partition {partition} back while it runs"));
         }
-        let watermark = tenure.and_then(|tenure| self.close(worker, partition, tenure)).map(|part| part.watermark);
+        let watermark =
+            tenure.and_then(|tenure| self.close(worker, partition, tenure)).map(|part| self.committable(&part));
         let cut = self.workers[worker].cut_until > self.now();
         // Commits go one after another: one that is overtaken would set the offset back.
         let alone = !self.workers[worker].committing || self.without == Without::OneCommitAtATime;
@@ -112,7 +124,7 @@ impl World {
         if let Some(name) = self.workers[worker].name.filter(|_| !cut) {
             if let (Some(watermark), Some((_, generation))) = (watermark, self.workers[worker].ownership.membership()) {
                 let (generation, t0) = (*generation, self.clock.now());
-                let offsets = vec![(partition, self.committable(&watermark))];
+                let offsets = vec![(partition, watermark)];
                 // Whatever comes of it: what is done is known from the markers.
                 let _ = self.commit(worker, &CommitRequest { name, generation, offsets, tenures: Vec::new(), t0 });
             }

@@ -2,7 +2,7 @@
 
 use keylane_producer::Offset;
 
-use super::PROVE_EVERY;
+use super::{LOOK_EVERY, PROVE_EVERY, Part};
 use crate::{
     ownership::Ownership,
     simulation::{
@@ -10,7 +10,6 @@ use crate::{
         group::Refused,
         world::{CommitRequest, Event, Inside, World},
     },
-    watermark::Watermark,
 };
 
 impl World {
@@ -23,7 +22,7 @@ impl World {
         }
         let (generation, process) = (*generation, process.process);
         let parts = self.workers[worker].parts.iter();
-        let offsets = parts.map(|(partition, part)| (*partition, self.committable(&part.watermark))).collect();
+        let offsets = parts.map(|(partition, part)| (*partition, self.committable(part))).collect();
         let tenures = self.workers[worker].parts.values().map(|part| part.tenure).collect();
         let commit = CommitRequest { name, generation, offsets, tenures, t0: self.clock.now() };
         self.workers[worker].next_proof = now + PROVE_EVERY;
@@ -40,14 +39,36 @@ impl World {
         }
     }
 
-    pub(super) fn committable(&self, watermark: &Watermark) -> Offset {
-        if self.without == Without::Watermark { watermark.position() } else { watermark.committable() }
+    /// Never less than the group has: a store that went back has its jobs run again, and the group need not know.
+    pub(super) fn committable(&self, part: &Part) -> Offset {
+        let Part { watermark, committed, .. } = part;
+        let done = if self.without == Without::Watermark { watermark.position() } else { watermark.committable() };
+        committed.map_or(done, |committed| committed.max(done))
+    }
+
+    /// An owner compares its rows also when it has nothing to write.
+    pub(super) fn look(&mut self, worker: usize) {
+        self.workers[worker].next_look = self.now() + LOOK_EVERY;
+        let process = &self.workers[worker];
+        let claims = process.parts.iter();
+        let claims = claims.filter_map(|(p, part)| Some((*p, part.tenure, part.fence.check().ok()?.token())));
+        let (process, claims) = (process.process, claims.collect());
+        let road = self.road();
+        if road.arrives {
+            self.after(road.delay, Event::LookArrives { worker, process, claims });
+        }
     }
 
     pub(super) fn committed(&mut self, worker: usize, commit: &CommitRequest, answer: Option<&Result<(), Refused>>) {
         self.workers[worker].committing = false;
         match answer {
             Some(Ok(())) => {
+                // The group has it, whichever tenure it was sent in.
+                for (partition, offset) in &commit.offsets {
+                    if let Some(part) = self.workers[worker].parts.get_mut(partition) {
+                        part.committed = part.committed.max(Some(*offset));
+                    }
+                }
                 let (until, actions) = self.workers[worker].ownership.proved(commit.t0, commit.generation);
                 self.workers[worker].lease.proved(until);
                 self.act(worker, |_| actions);

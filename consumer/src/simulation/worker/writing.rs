@@ -63,7 +63,7 @@ impl World {
                         Written::Parked => {
                             self.seen.parks += 1;
                             if self.without == Without::OneTransaction {
-                                self.store.lines.entry((partition, key)).or_default().insert(offset.0);
+                                self.store.tables.lines.entry((partition, key)).or_default().insert(offset.0);
                             }
                             self.applied(worker, ticket, key);
                         }

@@ -8,7 +8,7 @@ use crate::{
     lanes::{Tenure, Ticket},
     simulation::{
         group::Refused,
-        store::{Claimed, Key, What, Written},
+        store::{Claimed, Key, Tables, What, Written},
     },
     store::ClaimRefused,
 };
@@ -35,6 +35,13 @@ pub(in crate::simulation) enum Event {
         commit: CommitRequest,
         answered: bool,
     },
+    LookArrives {
+        worker: usize,
+        process: u64,
+        claims: Vec<(Partition, Tenure, FenceToken)>,
+    },
+    /// The store goes on from what a standby had some time ago.
+    FailOver(Box<Tables>),
     Born(usize),
     Enqueue,
     GroupTick,
@@ -64,6 +71,8 @@ pub(in crate::simulation) enum Inside {
         tenure: Tenure,
         key: Key,
     },
+    /// Claims that the store does not know.
+    Looked(Vec<(Partition, Tenure)>),
     Rejoin,
 }
 
@@ -75,6 +84,7 @@ pub(in crate::simulation) struct ClaimRequest {
     pub(in crate::simulation) partition: Partition,
     pub(in crate::simulation) tenure: Tenure,
     pub(in crate::simulation) generation: Generation,
+    pub(in crate::simulation) epoch: u64,
     pub(in crate::simulation) owner: u64,
 }
 

@@ -31,7 +31,7 @@ impl World {
         let worker = self.chance.below(WORKERS as u64) as usize;
         let lasts = 300 + self.chance.below(4_500);
         let until = (self.now() + lasts).min(FAULTS_END);
-        match self.chance.below(12) {
+        match self.chance.below(15) {
             0 | 1 => {
                 self.note(|| format!("fault: worker {worker} is killed"));
                 self.replace(worker);
@@ -60,8 +60,19 @@ impl World {
                 let partition = Partition(self.chance.below(u64::from(PARTITIONS)) as u32);
                 if !self.group.eager && self.group.deal_twice(partition, worker) {
                     self.note(|| format!("fault: partition {partition} is dealt twice, to worker {worker} last"));
-                    self.dealt_twice = true;
+                    self.only_the_row = true;
                 }
+            }
+            11 | 12 => {
+                // What it commits from now on does not reach the standby.
+                let copy = Box::new(self.store.tables.clone());
+                let lag = self.chance.below(1_500);
+                self.after(lag, Event::FailOver(copy));
+            }
+            13 if !self.began_anew && self.chance.one_in(3) => {
+                self.note(|| "fault: the group is deleted, and begins anew".to_owned());
+                self.group.begin_anew();
+                (self.began_anew, self.only_the_row) = (true, true);
             }
             _ => {}
         }
@@ -78,6 +89,6 @@ impl World {
 
     pub(super) fn replace(&mut self, worker: usize) {
         let process = self.workers[worker].process + 1;
-        self.workers[worker] = Worker::fresh(&self.clock, process, self.without);
+        self.workers[worker] = Worker::fresh(&self.clock, process, self.store.tables.epoch, self.without);
     }
 }

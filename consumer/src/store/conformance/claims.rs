@@ -128,6 +128,25 @@ pub fn a_fail_over_that_loses_a_claim_revives_no_token<P: Place>() {
     assert_eq!(letters(&again.write(vec![rig.job("k", 0)]).unwrap()), "a");
 }
 
+pub fn a_look_tells_which_claims_the_store_does_not_know<P: Place>() {
+    let rig = Rig::<P>::new();
+    let (mut a, mut b) = (rig.claim("a", 4, P0), rig.claim("b", 4, P1));
+    let mut gone = |fences: [&std::sync::Arc<Fence>; 2]| {
+        let gone = a.session.unknown(&fences.map(std::sync::Arc::clone)).unwrap();
+        gone.iter().map(|fence| fence.partition().0).collect::<Vec<_>>()
+    };
+    assert!(gone([&a.fence, &b.fence]).is_empty());
+    let newer = rig.claim("c", 5, P1);
+    assert_eq!(gone([&a.fence, &b.fence]), [1]);
+    assert_eq!(b.write(vec![rig.job("k", 0)]).unwrap_err(), Fenced::NewerClaim, "it tells what a write would");
+    let mut lost = None;
+    rig.place.fail_over(&mut || lost = Some(rig.claim("d", 6, P1)));
+    assert_eq!(gone([&a.fence, &lost.unwrap().fence]), [1]);
+    assert!(gone([&a.fence, &newer.fence]).is_empty(), "the one before it stands again");
+    rig.place.raise_epoch();
+    assert_eq!(gone([&a.fence, &newer.fence]), [0, 1]);
+}
+
 pub fn a_reset_fence_refuses_sessions_of_the_old_epoch<P: Place>() {
     let rig = Rig::<P>::new();
     let mut owner = rig.claim("a", 9, P0);

@@ -5,20 +5,26 @@
 //! 2. Partitions are locked in ascending order, so that two transactions never wait for each other here.
 //! 3. A connection that is new to a claim takes the lock alone, once: what a lost connection may still be committing has
 //!    ended by then, and its markers are seen.
+//! 4. A claim holds in the history of the server in which it was made (its timeline). After a fail-over rows and markers may be
+//!    older than their owner thinks, also where its claim is among them: another claim reads what is left.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use keylane_producer::Partition;
 use tokio_postgres::types::Type;
 
 use super::{
-    count,
-    fault::SqlError,
+    PostgresSession, count,
+    fault::{SqlError, cannot},
     int,
+    rules::Rules,
     scope::Scope,
     wire::{Param, Transaction},
 };
-use crate::fence::FenceToken;
+use crate::{
+    error::Error,
+    fence::{Fence, FenceToken},
+};
 
 /// The wait of rule 3 is over for these claims.
 #[derive(Default)]
@@ -62,9 +68,10 @@ pub(super) fn stale(
     scope: &Scope,
     claims: &[(usize, Partition, FenceToken)],
     lock: Lock,
-    intents: bool,
+    rules: &Rules,
 ) -> Result<Vec<usize>, SqlError> {
-    if lock == Lock::Shared && intents {
+    let (intents, timelines) = (rules.intends(), rules.heeds_timelines());
+    if lock == Lock::Shared && intents && timelines {
         return holding(tx, scope, claims, "SELECT keylane.holds($1, $2, $3, $4, $5)");
     }
     let intent = "AND NOT EXISTS (SELECT 1 FROM keylane.fence_intent AS i
@@ -73,7 +80,8 @@ pub(super) fn stale(
         "SELECT t.at FROM keylane.fence AS f
          JOIN unnest($2::int[], $3::bigint[], $4::bigint[], $5::bigint[]) WITH ORDINALITY AS t (part, epoch, gen, claim, at)
            ON f.part = t.part AND f.epoch = t.epoch AND f.gen = t.gen AND f.claim = t.claim
-         WHERE f.scope = $1 AND NOT f.closed {} ORDER BY f.part {}",
+         WHERE f.scope = $1 AND NOT f.closed {} {} ORDER BY f.part {}",
+        if timelines { "AND f.timeline IN ('', keylane.timeline())" } else { "" },
         if intents { intent } else { "" },
         match lock {
             Lock::Shared => "FOR SHARE OF f",
@@ -82,6 +90,17 @@ pub(super) fn stale(
         }
     );
     holding(tx, scope, claims, &sql)
+}
+
+/// Which of these claims do not hold, by a look of its own. A standby is not asked: it may be behind.
+pub(super) fn unknown(session: &mut PostgresSession, claims: &[Arc<Fence>]) -> Result<Vec<Arc<Fence>>, Error> {
+    let PostgresSession { wire, scope, rules, .. } = session;
+    let doing = "cannot look at the fence in the store";
+    let mut tx = wire.begin(doing)?;
+    let tokens = claims.iter().enumerate();
+    let tokens = tokens.filter_map(|(at, fence)| Some((at, fence.partition(), fence.check().ok()?.token())));
+    let stale = stale(&mut tx, scope, &tokens.collect::<Vec<_>>(), Lock::None, rules).map_err(cannot(doing))?;
+    Ok(stale.into_iter().map(|at| Arc::clone(&claims[at])).collect())
 }
 
 fn holding(

@@ -140,7 +140,7 @@ fn raise(
 ) -> Result<Option<i64>, SqlError> {
     let sql = "UPDATE keylane.fence
                SET gen = $4, owner = $5, claim = claim + 1 + floor(random() * 4294967296)::bigint, worker = $6,
-                   claimed_at = now(), clean = $7, handed_over = false
+                   claimed_at = now(), clean = $7, handed_over = false, timeline = keylane.timeline()
                WHERE scope = $1 AND part = $2 AND epoch = $3 AND NOT closed
                  AND (gen < $4 OR gen = $4 AND (owner = $5 OR $8))
                RETURNING claim";

@@ -20,6 +20,8 @@ pub enum SqlError {
     NoAnswer(Duration),
     /// The connection was lost before.
     NotConnected,
+    /// The server is a standby: it takes no writes until it is promoted.
+    Standby,
     /// Not sent: an effect may not do this.
     Denied(&'static str),
 }
@@ -42,7 +44,7 @@ pub(super) enum Kind {
 impl SqlError {
     pub(super) fn kind(&self) -> Kind {
         match self {
-            Self::NoAnswer(_) | Self::NotConnected => Kind::Passes,
+            Self::NoAnswer(_) | Self::NotConnected | Self::Standby => Kind::Passes,
             Self::Denied(_) => Kind::Other,
             Self::Database(error) => match error.code() {
                 Some(code) => kind_of(code),
@@ -57,7 +59,7 @@ impl SqlError {
     /// Whether the connection is of no use any more.
     pub(super) fn ends_the_connection(&self) -> bool {
         match self {
-            Self::NoAnswer(_) | Self::NotConnected => true,
+            Self::NoAnswer(_) | Self::NotConnected | Self::Standby => true,
             Self::Denied(_) => false,
             Self::Database(error) => match error.as_db_error() {
                 Some(said) => matches!(said.severity(), "FATAL" | "PANIC"),
@@ -118,6 +120,11 @@ pub(super) fn cannot(doing: &str) -> impl Fn(SqlError) -> Error + '_ {
 }
 
 fn remedy(fault: &SqlError) -> Option<&'static str> {
+    const READ_ONLY: &str =
+        "the server is read-only: a standby, or a primary that was demoted; name all hosts in --store";
+    if matches!(fault, SqlError::Standby) {
+        return Some(READ_ONLY);
+    }
     let SqlError::Database(error) = fault else {
         return Some("the database does not answer: look at its state and at the way there");
     };
@@ -132,7 +139,7 @@ fn remedy(fault: &SqlError) -> Option<&'static str> {
         "42501" => "give the role its rights: docs/postgres.md has them",
         "3D000" => "create the database, or check its name in --store",
         "42P01" | "3F000" | "42703" => "the tables are not as this version made them: restore them from a copy",
-        "25006" => "the server is read-only: a standby, or a primary that was demoted; name all hosts in --store",
+        "25006" => READ_ONLY,
         "53100" => "the database's disk is full",
         "53300" => "the database has no connection left: raise max_connections, or put a pooler before it",
         "57014" | "55P03" => "another session holds a lock for long: see pg_stat_activity",
@@ -140,6 +147,14 @@ fn remedy(fault: &SqlError) -> Option<&'static str> {
         code if code.starts_with("57P") => "the database is being stopped or started",
         _ => return None,
     })
+}
+
+/// A BEGIN that was to write failed: a standby says that it lacks the feature.
+pub(super) fn at_begin(fault: SqlError) -> SqlError {
+    match &fault {
+        SqlError::Database(error) if error.code() == Some(&SqlState::FEATURE_NOT_SUPPORTED) => SqlError::Standby,
+        _ => fault,
+    }
 }
 
 impl From<tokio_postgres::Error> for SqlError {
@@ -158,6 +173,7 @@ impl fmt::Display for SqlError {
             },
             Self::NoAnswer(after) => write!(f, "no answer within {} s", after.as_secs()),
             Self::NotConnected => f.write_str("not connected"),
+            Self::Standby => f.write_str("the server is a standby"),
             Self::Denied(rule) => f.write_str(rule),
         }
     }

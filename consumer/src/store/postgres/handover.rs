@@ -64,7 +64,7 @@ pub(super) fn fenced(
     };
     let mut tx = wire.begin(&doing)?;
     let claim = [(0, fence.partition(), token)];
-    if rules.row && !check::stale(&mut tx, scope, &claim, Lock::Alone, rules.intends()).map_err(&sql)?.is_empty() {
+    if rules.row && !check::stale(&mut tx, scope, &claim, Lock::Alone, rules).map_err(&sql)?.is_empty() {
         return Ok(Err(Fenced::NewerClaim));
     }
     act(&mut tx, scope, token).map_err(&sql)?;

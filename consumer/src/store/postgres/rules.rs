@@ -56,6 +56,15 @@ impl Rules {
         true
     }
 
+    /// The wrong trust: what was claimed before a fail-over holds after it, whatever was lost.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "nothing but a test can change this rule"))]
+    pub(super) fn heeds_timelines(&self) -> bool {
+        #[cfg(test)]
+        return !self.twin.ignores_timelines;
+        #[cfg(not(test))]
+        true
+    }
+
     /// The wrong retry: a new connection takes no notice of what the lost one may still be doing.
     #[cfg_attr(not(test), expect(clippy::unused_self, reason = "nothing but a test can change this rule"))]
     pub(super) fn settles(&self) -> bool {

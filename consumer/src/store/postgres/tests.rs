@@ -20,11 +20,16 @@ use crate::{
 };
 
 mod admit;
+mod announced;
 mod away;
 mod cut;
 mod failing;
+mod failover;
 mod frozen;
+mod full;
 mod guards;
+mod idle;
+mod locks;
 mod opening;
 mod reset;
 mod restarts;
@@ -43,6 +48,7 @@ pub(in crate::store) struct Twin {
     pub(in crate::store) does_not_lock: bool,
     pub(in crate::store) does_not_intend: bool,
     pub(in crate::store) does_not_settle: bool,
+    pub(in crate::store) ignores_timelines: bool,
     pub(in crate::store) checked: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 

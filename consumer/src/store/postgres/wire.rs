@@ -17,7 +17,7 @@ use tokio_postgres::{
 
 use super::{
     address::PostgresAddress,
-    fault::{SqlError, cannot},
+    fault::{SqlError, at_begin, cannot},
 };
 use crate::error::{Detail, Error};
 
@@ -110,15 +110,24 @@ impl Wire {
         self.ahead.clear();
         let was_connected = self.link.is_some();
         self.connect()?;
-        match self.ask(async |client| client.batch_execute(&words).await) {
-            // It was lost while nobody looked. Nothing was sent that could have happened.
+        match self.say_begin(&words) {
+            // It was lost while nobody looked, or is to a server that became a standby. Nothing was sent that could have happened.
             Err(fault) if was_connected && fault.ends_the_connection() => {
                 self.connect()?;
-                self.ask(async |client| client.batch_execute(&words).await).map_err(cannot(doing))?;
+                self.say_begin(&words).map_err(cannot(doing))?;
             }
             other => other.map_err(cannot(doing))?,
         }
         Ok(Transaction { wire: self, open: true })
+    }
+
+    fn say_begin(&mut self, words: &str) -> Result<(), SqlError> {
+        self.ask(async |client| client.batch_execute(words).await).map_err(at_begin).inspect_err(|fault| {
+            if matches!(fault, SqlError::Standby) {
+                // Another host may be the primary now.
+                self.link = None;
+            }
+        })
     }
 
     /// Sends these statements ahead of the next one: they cost no round trip of their own.

@@ -113,11 +113,7 @@ fn attempt(
         lock => lock,
     };
     let mut tx = wire.begin(DOING)?;
-    let stale = if rules.row {
-        check::stale(&mut tx, scope, &claims, lock, rules.intends()).map_err(&sql)?
-    } else {
-        Vec::new()
-    };
+    let stale = if rules.row { check::stale(&mut tx, scope, &claims, lock, rules).map_err(&sql)? } else { Vec::new() };
     if rules.looks_outside() {
         tx.commit().map_err(&sql)?;
         rules.checked();

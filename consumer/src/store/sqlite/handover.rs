@@ -1,5 +1,7 @@
 //! Between two owners: whether the last one gave up alive, and what it had started if it did not.
 
+use std::sync::Arc;
+
 use keylane_producer::Offset;
 use rusqlite::{Connection, TransactionBehavior, params};
 
@@ -38,6 +40,20 @@ pub(super) fn starting(
             .iter()
             .try_for_each(|offset| row.execute(params![scope.id, part, int(offset.0), int(token.claim)]).map(drop))
     })
+}
+
+/// Which of these claims do not stand in their rows any more.
+pub(super) fn unknown(session: &mut SqliteSession, claims: &[Arc<Fence>]) -> Result<Vec<Arc<Fence>>, Error> {
+    let SqliteSession { connection, scope, ours, .. } = session;
+    let mut unknown = Vec::new();
+    for fence in claims {
+        let Ok(token) = fence.check().map(|permit| permit.token()) else { continue };
+        let stands = row_matches(connection, ours, scope, fence.partition(), token);
+        if !stands.map_err(cannot("cannot look at the fence in the store"))? {
+            unknown.push(Arc::clone(fence));
+        }
+    }
+    Ok(unknown)
 }
 
 /// A transaction of our own under one fence: looked at before and after, and compared with the row in between.

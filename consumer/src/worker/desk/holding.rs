@@ -142,6 +142,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             Answer::Looked(partitions, Ok(Some(steering))) => self.steered(&partitions, steering),
             Answer::Noted { partition, outcome } => self.noted(partition, &outcome),
             Answer::Surveyed(Ok(remaining)) => self.surveyed(&remaining),
+            Answer::Stood(outcome) => self.stood(outcome)?,
             Answer::Identified(Ok(Some(other))) => return Err(Error::Refused(other)),
             // A log that does not answer says so elsewhere, and one that does not know the queue may know it again soon.
             Answer::HandedOver | Answer::Identified(_) | Answer::Looked(_, Ok(None)) => {}

@@ -121,8 +121,9 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         match outcome {
             Ok(()) => {
                 self.is_back("the group");
-                for (partition, tenure, offset) in tenures {
-                    if let Some(t) = self.tenancies.get_mut(&partition).filter(|t| t.tenure == tenure) {
+                // The group has it, whichever tenure it was sent in: a later one may begin below it.
+                for (partition, _, offset) in tenures {
+                    if let Some(t) = self.tenancies.get_mut(&partition) {
                         t.committed = t.committed.max(Some(offset));
                     }
                 }

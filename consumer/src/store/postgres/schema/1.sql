@@ -36,9 +36,17 @@ CREATE TABLE keylane.fence (
     closed      boolean NOT NULL DEFAULT false,
     clean       boolean NOT NULL DEFAULT true,
     handed_over boolean NOT NULL DEFAULT true,
+    timeline    text    NOT NULL DEFAULT '',
     PRIMARY KEY (scope, part)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE keylane.fence IS 'who claimed each partition last; what a write must match';
+COMMENT ON COLUMN keylane.fence.timeline IS 'of the server when it was claimed; empty: not looked at';
+
+-- Which history the server is in. Each promotion of a standby, and each recovery to a point in time, begins another one: then rows
+-- may be older than their owners think.
+CREATE FUNCTION keylane.timeline() RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END
+$$;
 
 CREATE TABLE keylane.fence_intent (
     scope bigint  NOT NULL REFERENCES keylane.scope,

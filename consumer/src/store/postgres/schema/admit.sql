@@ -39,7 +39,7 @@ BEGIN
         PERFORM set_config('idle_in_transaction_session_timeout', '5s', true);
     END IF;
     PERFORM FROM keylane.fence AS f
-        WHERE f.scope = in_scope AND f.part = in_part AND NOT f.closed
+        WHERE f.scope = in_scope AND f.part = in_part AND NOT f.closed AND f.timeline IN ('', keylane.timeline())
           AND substr(pass, 21) = sha224(
               sha224(convert_to(concat_ws(' ', f.scope, f.part, f.epoch, f.gen, f.claim, f.owner), 'UTF8')) || int8send(place))
           AND NOT EXISTS (SELECT FROM keylane.fence_intent AS i

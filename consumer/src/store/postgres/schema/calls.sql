@@ -5,12 +5,14 @@
 CREATE FUNCTION keylane.holds(in_scope bigint, parts int[], epochs bigint[], gens bigint[], claims bigint[])
 RETURNS SETOF bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+    here text := keylane.timeline();
 BEGIN
     RETURN QUERY
     SELECT t.at FROM keylane.fence AS f
     JOIN unnest(parts, epochs, gens, claims) WITH ORDINALITY AS t (part, epoch, gen, claim, at)
       ON f.part = t.part AND f.epoch = t.epoch AND f.gen = t.gen AND f.claim = t.claim
-    WHERE f.scope = in_scope AND NOT f.closed
+    WHERE f.scope = in_scope AND NOT f.closed AND f.timeline IN ('', here)
       AND NOT EXISTS (SELECT 1 FROM keylane.fence_intent AS i
                       WHERE i.scope = f.scope AND i.part = f.part AND (i.epoch, i.gen) > (f.epoch, f.gen))
     ORDER BY f.part FOR SHARE OF f;

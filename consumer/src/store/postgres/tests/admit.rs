@@ -9,7 +9,7 @@ use super::{BaseRig, Database, tell};
 use crate::{
     error::Error,
     store::{
-        FencedStore, StoreSession, Write,
+        ClaimError, FencedStore, StoreSession, Write,
         conformance::{Holder, P0, Place, candidate, group, job, letters, queue, stop},
         postgres::{Limits, PostgresStore, PostgresTx, SqlError},
     },
@@ -36,7 +36,7 @@ fn refused(answer: Result<(), Error>, code: &str) {
 }
 
 /// Takes a guard out of the function.
-fn without(place: &Database, guard: &str, instead: &str) {
+pub(super) fn without(place: &Database, guard: &str, instead: &str) {
     place.sql(&format!(
         "DO $do$ DECLARE body text := pg_get_functiondef('keylane.admit(text)'::regprocedure); BEGIN
              ASSERT strpos(body, $g${guard}$g$) > 0;
@@ -264,4 +264,35 @@ fn an_admitted_transaction_that_stands_still_is_ended_by_the_database_unless_it_
     assert_eq!(limit(idle(Duration::from_secs(7)), 1).unwrap(), "7s");
     let again = "SHOW idle_in_transaction_session_timeout";
     assert_eq!(rig.place.sql(again), "0", "nothing stays in a session");
+}
+
+/// A handler that stands still in its admitted transaction, in a session without any limit of its own, as psql's is. What comes
+/// of a claim meanwhile, and of the handler.
+fn a_frozen_handler(limited: bool) -> (Result<(), ClaimError>, Result<(), Error>, Vec<String>) {
+    let rig = BaseRig::new();
+    let a = rig.claim("a", 1, P0);
+    if !limited {
+        without(&rig.place, "IF current_setting('idle_in_transaction_session_timeout') = '0' THEN", "IF false THEN");
+    }
+    let endless = rig.place.store().with_limits(Limits { idle: Duration::ZERO, ..Limits::default() });
+    let mut claimed = None;
+    let handled = handle(&endless, &pass(&a, 0), "frozen", || {
+        claimed = Some(rig.session().claim(&candidate("b", 2, P0)).map(drop));
+    });
+    (claimed.unwrap(), handled, rig.place.told())
+}
+
+#[test]
+fn a_handler_frozen_in_its_admitted_transaction_is_ended_by_the_database_and_a_claim_goes_on() {
+    let (claimed, handled, told) = a_frozen_handler(true);
+    claimed.unwrap();
+    assert!(handled.unwrap_err().is_transient() && told.is_empty(), "{told:?}");
+}
+
+#[test]
+fn without_a_limit_a_frozen_handler_holds_up_the_claim_for_as_long_as_it_likes() {
+    let (claimed, handled, told) = a_frozen_handler(false);
+    assert!(matches!(claimed, Err(ClaimError::Failed(error)) if error.is_transient()));
+    handled.unwrap();
+    assert_eq!(told, ["frozen"]);
 }

@@ -36,7 +36,7 @@ pub(super) struct Scene {
     gates: BTreeMap<String, Arc<Semaphore>>,
     /// How often a handler began.
     pub(super) begun: Arc<AtomicUsize>,
-    worker: Option<(WorkerHandle, thread::JoinHandle<Summary>)>,
+    workers: Vec<(WorkerHandle, thread::JoinHandle<Summary>)>,
 }
 
 impl Scene {
@@ -44,7 +44,7 @@ impl Scene {
         let folder = tempfile::tempdir().unwrap();
         let mut log = LocalLog::open(&folder.path().join("q.db"), Open::Create, Patience::Patient).unwrap();
         let queue = log.create(&QueueSpec::new("jobs".parse().unwrap(), partitions.parse().unwrap())).unwrap();
-        Self { folder, queue, database, gates: BTreeMap::new(), begun: Arc::default(), worker: None }
+        Self { folder, queue, database, gates: BTreeMap::new(), begun: Arc::default(), workers: Vec::new() }
     }
 
     fn log(&self) -> LocalLog {
@@ -76,12 +76,22 @@ impl Scene {
     }
 
     pub(super) fn start(&mut self, connections: usize, guards: Guards, notice: impl FnMut(Notice) + Send + 'static) {
-        let mut settings = WorkerSettings::named("one");
+        self.start_as("one", connections, guards, notice);
+    }
+
+    pub(super) fn start_as(
+        &mut self,
+        name: &str,
+        connections: usize,
+        guards: Guards,
+        notice: impl FnMut(Notice) + Send + 'static,
+    ) {
+        let mut settings = WorkerSettings::named(name);
         settings.store_connections = Some(connections);
         settings.guards = guards;
         let group_name: keylane_producer::GroupName = "workers".parse().unwrap();
         let file = self.folder.path().join("q.db");
-        let own = LocalGroupSettings { worker: "one".into(), ..Default::default() };
+        let own = LocalGroupSettings { worker: name.into(), ..Default::default() };
         let parts = Parts {
             queue: self.queue.clone(),
             group: Box::new(LocalGroup::open(&file, &self.queue, &group_name, Clock::boot(), own).unwrap()),
@@ -92,7 +102,7 @@ impl Scene {
             clock: Clock::boot(),
         };
         let worker = Worker::new(settings, parts).unwrap();
-        self.worker = Some((worker.handle(), thread::spawn(move || worker.run(notice).unwrap())));
+        self.workers.push((worker.handle(), thread::spawn(move || worker.run(notice).unwrap())));
     }
 
     /// Key, offset and server process of each effect, in the order of their COMMITs' effects on the table.
@@ -121,6 +131,7 @@ impl Scene {
         assert!(offsets.values().all(|of_key| of_key.windows(2).all(|two| two[0] < two[1])), "{offsets:?}");
     }
 
+    /// Ends the one that was started first.
     pub(super) fn end(&mut self) -> Summary {
         self.ended_by(WorkerHandle::end)
     }
@@ -130,7 +141,7 @@ impl Scene {
     }
 
     fn ended_by(&mut self, ask: impl Fn(&WorkerHandle)) -> Summary {
-        let (handle, thread) = self.worker.take().expect("it was started");
+        let (handle, thread) = self.workers.remove(0);
         ask(&handle);
         thread.join().unwrap()
     }

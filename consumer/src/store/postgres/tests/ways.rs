@@ -64,7 +64,8 @@ fn one_partition_is_refused_while_the_write_of_another_lands() {
     let refused = Arc::new(Mutex::new(Vec::new()));
     let note = Arc::clone(&refused);
     scene.enqueue(keys.clone());
-    scene.start(2, Guards::default(), move |notice| {
+    // It is to find out by its write.
+    scene.start(2, Guards { look: false, ..Guards::default() }, move |notice| {
         if let Notice::WriteRefused { partition, .. } = notice {
             note.lock().unwrap().push(partition);
         }
