@@ -12,6 +12,7 @@ pub(crate) mod health;
 pub(crate) mod narrate;
 pub(crate) mod parked;
 pub(crate) mod peek;
+pub(crate) mod push;
 pub(crate) mod queue;
 pub(crate) mod results;
 pub(crate) mod retry;
