@@ -41,7 +41,7 @@ use crate::{
 pub(crate) use bench::{
     BenchArgs, BenchCommand, Figure, KafkaArgs, KafkaFigure, LocalArgs, PostgresArgs, PostgresFigure,
 };
-pub(crate) use board::{BoardArgs, BoardUrl, NarrateArgs, TimelineArgs};
+pub(crate) use board::{BoardArgs, BoardUrl, ModelArgs, NarrateArgs, TimelineArgs};
 pub(crate) use config::{CheckArgs, ConfigArgs, ConfigCommand};
 pub(crate) use demo::{DemoArgs, DemoWorkerArgs};
 pub(crate) use enqueue::{EnqueueArgs, InputFormat};

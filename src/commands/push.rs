@@ -141,8 +141,11 @@ async fn once(
 ) -> Result<Code, Failure> {
     look_once(following, args.within).await;
     if following.told().is_none() {
-        return Err(Failure::new(Code::NotFound, format!("no snapshot of a worker in '{}'", args.snapshot_file.display()))
-            .remedy("name the file that keylane work --snapshot-file writes"));
+        return Err(Failure::new(
+            Code::NotFound,
+            format!("no snapshot of a worker in '{}'", args.snapshot_file.display()),
+        )
+        .remedy("name the file that keylane work --snapshot-file writes"));
     }
     let mut failed = 0;
     for mut place in places {

@@ -106,7 +106,9 @@ mod tests {
 
     #[test]
     fn an_address_is_https_or_of_this_machine() {
-        for good in ["https://host.example/put?sig=abc", "http://127.0.0.1:8080/x", "http://[::1]:1/", "http://localhost"] {
+        for good in
+            ["https://host.example/put?sig=abc", "http://127.0.0.1:8080/x", "http://[::1]:1/", "http://localhost"]
+        {
             assert!(good.parse::<Address>().is_ok(), "{good}");
         }
         let bad = [
@@ -114,7 +116,7 @@ mod tests {
             "http://10.0.0.1/x",
             "http://127.0.0.1.evil.example/",
             "http://localhost@evil.example/",
-            "https://me:secret@host/x",
+            "https://me:MARKER@host/x",
             "ftp://host/x",
             "host:80",
             "/x",
@@ -123,7 +125,7 @@ mod tests {
         ];
         for bad in bad {
             let error = bad.parse::<Address>().unwrap_err();
-            assert!(!error.contains("secret"), "{error}");
+            assert!(!error.contains("MARKER"), "{error}");
         }
     }
 

@@ -29,7 +29,7 @@ enum Kind {
 pub(super) enum NotTaken {
     #[error("its secret cannot be read")]
     Secret,
-    #[error("{0}")]
+    #[error(transparent)]
     NoAnswer(#[from] NoAnswer),
     #[error("it answered {0}")]
     Answered(u16),
@@ -40,12 +40,7 @@ pub(super) enum NotTaken {
 }
 
 impl Place {
-    pub(super) fn host(
-        remote: Remote,
-        to: Address,
-        bearer_file: Option<PathBuf>,
-        variable: &'static str,
-    ) -> Self {
+    pub(super) fn host(remote: Remote, to: Address, bearer_file: Option<PathBuf>, variable: &'static str) -> Self {
         Self { kind: Kind::Host { remote, to: Arc::new(to), bearer_file, variable }, writing: None }
     }
 

@@ -46,7 +46,7 @@ impl Report {
                 if self.failing {
                     tracing::debug!(to = self.to, failed = self.failed, %why, cause, "not handed over");
                 } else {
-                    tracing::warn!(to = self.to, failed = self.failed, %why, cause, "not handed over; it is tried again");
+                    tracing::warn!(to = self.to, failed = self.failed, %why, cause, "not handed over");
                 }
                 self.failing = true;
             }
