@@ -6,9 +6,11 @@
 mod bench;
 mod board;
 mod config;
+mod dead;
 mod demo;
 mod enqueue;
 mod fence;
+mod filter;
 mod health;
 mod parked;
 mod peek;
@@ -18,6 +20,7 @@ mod results;
 mod retry;
 mod sidecar;
 mod status;
+mod steer;
 mod units;
 mod url;
 mod why;
@@ -43,9 +46,11 @@ pub(crate) use bench::{
 };
 pub(crate) use board::{BoardArgs, BoardUrl, ModelArgs, NarrateArgs, TimelineArgs};
 pub(crate) use config::{CheckArgs, ConfigArgs, ConfigCommand};
+pub(crate) use dead::{DeadActArgs, DeadArgs, DeadCommand, DeadListArgs};
 pub(crate) use demo::{DemoArgs, DemoWorkerArgs};
 pub(crate) use enqueue::{EnqueueArgs, InputFormat};
 pub(crate) use fence::{FenceArgs, FenceCommand, ResetArgs, ShowArgs};
+pub(crate) use filter::FilterArgs;
 pub(crate) use health::{HealthArgs, Probe};
 pub(crate) use parked::{ActArgs, Etag, ListArgs, ParkedArgs, ParkedCommand, ShowLineArgs};
 pub(crate) use peek::PeekArgs;
@@ -55,10 +60,11 @@ pub(crate) use results::ResultsArgs;
 pub(crate) use retry::RetryArgs;
 pub(crate) use sidecar::SidecarArgs;
 pub(crate) use status::StatusArgs;
+pub(crate) use steer::{HotArgs, HotBy, PauseArgs, SkipArgs};
 pub(crate) use units::{bytes_text, duration_text};
 pub(crate) use url::{BrokerUrl, StoreUrl};
 pub(crate) use why::WhyArgs;
-pub(crate) use work::{Builtin, MoveBy, WorkArgs};
+pub(crate) use work::{Builtin, Leaves, MoveBy, WorkArgs};
 
 /// What `--broker` is if nobody says anything.
 pub(crate) const DEFAULT_BROKER: &str = "sqlite:keylane.db";
@@ -82,10 +88,15 @@ Looking and steering:
   board        The page: who holds what and held it, from all sidecars
   timeline     What happened, in sentences, from a board
   narrate      A snapshot in plain words, and what in it contradicts what
+  hot          The keys with the most jobs waiting, or that take the most time
   peek         The jobs that are not done, without taking any
   results      Read what jobs left, as NDJSON
   parked       List, show, replay and drop what is parked
   retry        Replay parked keys at once
+  dead         The same for dead letters: jobs that left alone
+  pause        Have keys stand still
+  resume       Let them go on
+  skip         Leave one job out by name
   fence        Show who claimed each partition in the store; reset it
 
 This program:
@@ -136,6 +147,8 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Say why a key is not moving: parked, without an owner, behind which job
     Why(WhyArgs),
+    /// Show the keys with the most jobs waiting, or that take the most time
+    Hot(HotArgs),
     /// Show the jobs that are not done, as they are on the log; it takes none
     Peek(PeekArgs),
     /// Ask a worker's file whether it is well; for exec probes
@@ -156,6 +169,14 @@ pub(crate) enum Command {
     Parked(ParkedArgs),
     /// Replay parked keys at once
     Retry(RetryArgs),
+    /// List, show, replay and drop dead letters: jobs that left alone
+    Dead(DeadArgs),
+    /// Have keys stand still: their jobs wait in their lines, other keys go on
+    Pause(PauseArgs),
+    /// Let paused keys go on: what waited runs in order, before anything newer
+    Resume(PauseArgs),
+    /// Leave one job out by name: it becomes a dead letter, and the next of its key runs
+    Skip(SkipArgs),
     /// Look at the fence: who claimed each partition in the store; reset it
     Fence(FenceArgs),
     /// Run jobs: own partitions, call a program for each job, write its result under the fence

@@ -6,7 +6,7 @@ use keylane_consumer::{
     Error,
     store::{
         Act, FenceRow, FencedStore, Line, LineOrder, ParkedJob, PartitionOverview, Reset, ResetOrder, ResultRow,
-        ResultsOf, StoreSession, postgres::PostgresStore, sqlite::SqliteStore,
+        ResultsOf, Steer, StoreSession, postgres::PostgresStore, sqlite::SqliteStore,
     },
 };
 use keylane_producer::{GroupName, JobKey, Offset, Partition, QueueIdentity, sqlite::Patience};
@@ -111,6 +111,14 @@ impl Store {
                 Box::new(LinesOf::<SqliteStore>(store.open(queue, group)?))
             }
             Self::Postgres(store) => Box::new(LinesOf::<PostgresStore>(store.open(queue, group)?)),
+        })
+    }
+
+    /// Opens it for what persons want of owners, and for dead letters.
+    pub(crate) fn steer(&self, queue: &QueueIdentity, group: &GroupName) -> Result<Box<dyn Steer>, Error> {
+        Ok(match self {
+            Self::Sqlite(store) => Box::new(store.clone().with_patience(Patience::Patient).open(queue, group)?),
+            Self::Postgres(store) => Box::new(store.open(queue, group)?),
         })
     }
 

@@ -112,6 +112,11 @@ impl<S: FencedStore> Outcome<S> {
         Self::Retry(Retry { reason: reason.into(), after: None })
     }
 
+    /// Try again, not before this long; the policy's longest wait bounds it.
+    pub fn retry_after(reason: impl Into<String>, after: Duration) -> Self {
+        Self::Retry(Retry { reason: reason.into(), after: Some(after) })
+    }
+
     /// Give up on this job.
     pub fn reject(reason: impl Into<String>) -> Self {
         Self::Reject(reason.into())

@@ -394,20 +394,28 @@ impl<J: Clone> Lanes<J> {
         let Some(lane) = self.busy_lane(ticket, key) else { return };
         lane.parked = true;
         lane.released = false;
-        let read_back = mem::take(&mut lane.from_line);
-        let in_line = read_back.max(1);
-        let held: Vec<_> = lane.held.drain(..in_line.min(lane.held.len())).collect();
-        let bytes: usize = held.iter().map(|held| held.place.size).sum();
-        lane.held_bytes -= bytes;
-        lane.bare.drain(..in_line - held.len());
+        let head = usize::from(lane.from_line == 0);
         let lanes = self.partitions.get_mut(&ticket.partition).expect("the lane was just found in it");
-        lanes.known_jobs -= in_line;
-        lanes.line_jobs -= read_back;
-        lanes.held_jobs -= held.len();
-        lanes.held_bytes -= bytes;
+        lanes.leave_to_the_line(key, head);
         lanes.busy -= 1;
         self.head_changed(ticket.partition, key);
         self.balance(ticket.partition);
+    }
+
+    /// A person wants the key to stand still: what it has here, and what comes, moves to its line. What runs of it ends first.
+    /// `false` if it stands still already.
+    pub fn stand(&mut self, partition: Partition, tenure: Tenure, key: &JobKey) -> bool {
+        let Some(lanes) = self.partitions.get_mut(&partition).filter(|p| p.tenure == tenure) else { return false };
+        let lane = lanes.lanes.entry(key.clone()).or_insert_with(|| Lane::new(State::Parked));
+        if mem::replace(&mut lane.parked, true) {
+            return false;
+        }
+        // A head that runs, or is being read, is seen to when it comes back.
+        if matches!(lane.state, State::Ready | State::Waiting | State::Parked) {
+            self.head_changed(partition, key);
+            self.balance(partition);
+        }
+        true
     }
 
     /// A person wants the line of a parked key run: it is read back as soon as nothing is on its way to it. `false` if the
@@ -508,6 +516,22 @@ impl<J: Clone> Lanes<J> {
             .map_or((0, 0), |p| (p.known_jobs, p.lanes.values().filter(|lane| lane.parked).count()))
     }
 
+    /// The keys of the partition with the most jobs that are known here, at least so many each; the most first.
+    pub fn longest(&self, partition: Partition, keys: usize, at_least: usize) -> Vec<(JobKey, usize)> {
+        let Some(lanes) = self.partitions.get(&partition).filter(|p| p.known_jobs >= at_least) else {
+            return Vec::new();
+        };
+        let mut found: Vec<_> =
+            lanes.lanes.iter().map(|(key, lane)| (key, lane.len())).filter(|(_, jobs)| *jobs >= at_least).collect();
+        found.sort_unstable_by(|(a, x), (b, y)| y.cmp(x).then_with(|| a.cmp(b)));
+        found.into_iter().take(keys).map(|(key, jobs)| (key.clone(), jobs)).collect()
+    }
+
+    /// Jobs of the key that are known here.
+    pub fn waiting(&self, partition: Partition, key: &JobKey) -> usize {
+        self.partitions.get(&partition).and_then(|p| p.lanes.get(key)).map_or(0, Lane::len)
+    }
+
     /// Whether nothing is left here but keys whose jobs are all in their lines, so that only a person can move on.
     pub fn only_parked_left(&self) -> bool {
         self.partitions.values().all(|p| p.lanes.values().all(|lane| lane.state == State::Parked && lane.is_empty()))
@@ -523,8 +547,12 @@ impl<J: Clone> Lanes<J> {
     fn settle(&mut self, ticket: Ticket, key: &JobKey, state: State) -> bool {
         let Some(lane) = self.busy_lane(ticket, key) else { return false };
         lane.state = state;
+        let parked = lane.parked;
         let lanes = self.partitions.get_mut(&ticket.partition).expect("the lane was just found in it");
         lanes.busy -= 1;
+        if parked {
+            self.head_changed(ticket.partition, key);
+        }
         true
     }
 
@@ -543,6 +571,9 @@ impl<J: Clone> Lanes<J> {
     /// A lane that is not busy has a new head, or none: start it, move it, read it, or forget the lane.
     fn head_changed(&mut self, partition: Partition, key: &JobKey) {
         let Some(lanes) = self.partitions.get_mut(&partition) else { return };
+        if lanes.lanes.get(key).is_some_and(|lane| lane.parked) {
+            lanes.leave_to_the_line(key, 0);
+        }
         let filling = lanes.reaches(&self.limits, 4);
         let Some(lane) = lanes.lanes.get_mut(key) else { return };
         let tenure = lanes.tenure;
@@ -588,6 +619,21 @@ impl<J> PartitionLanes<J> {
         Self { tenure, lanes, held_jobs, held_bytes, known_jobs, line_jobs, busy: 0, full: false, draining: false }
     }
 
+    /// What was read back from the key's line, and so many jobs behind it, are in the line: they are none of the lane's any more.
+    fn leave_to_the_line(&mut self, key: &JobKey, behind: usize) {
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        let read_back = mem::take(&mut lane.from_line);
+        let in_line = read_back + behind;
+        let held: Vec<_> = lane.held.drain(..in_line.min(lane.held.len())).collect();
+        let bytes: usize = held.iter().map(|held| held.place.size).sum();
+        lane.held_bytes -= bytes;
+        lane.bare.drain(..in_line - held.len());
+        self.known_jobs -= in_line;
+        self.line_jobs -= read_back;
+        self.held_jobs -= held.len();
+        self.held_bytes -= bytes;
+    }
+
     /// Jobs that are known, without those that were read back from lines.
     fn of_the_log(&self) -> usize {
         self.known_jobs - self.line_jobs
@@ -604,6 +650,10 @@ impl<J> Lane<J> {
     fn new(state: State) -> Self {
         let (held, bare) = (VecDeque::new(), VecDeque::new());
         Self { held, held_bytes: 0, bare, asked: 0, from_line: 0, moving: 0, parked: false, released: false, state }
+    }
+
+    fn len(&self) -> usize {
+        self.held.len() + self.bare.len()
     }
 
     fn is_empty(&self) -> bool {

@@ -14,6 +14,7 @@ pub mod notice;
 mod numbers;
 pub mod ownership;
 pub mod retry;
+mod spent;
 pub mod store;
 pub mod view;
 pub mod watermark;

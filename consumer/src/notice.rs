@@ -101,6 +101,30 @@ pub enum Notice {
         /// The handler's words.
         reason: String,
     },
+    /// A job left alone, as a dead letter; the next of its key may run. `keylane dead list` has it.
+    DeadLettered {
+        /// Where.
+        partition: Partition,
+        /// Its place.
+        offset: Offset,
+        /// Which job.
+        job: JobId,
+        /// Its key.
+        key: JobKey,
+        /// How often it was tried.
+        attempts: Attempt,
+        /// The rule.
+        rule: StopRule,
+        /// The handler's words, or those of the person who had it skipped.
+        reason: String,
+    },
+    /// A person wants a key to stand still: its jobs go to its line until `keylane resume`.
+    KeyPaused {
+        /// Where.
+        partition: Partition,
+        /// Which.
+        key: JobKey,
+    },
     /// The lines of a partition's parked keys hold as many jobs as they may: what cannot be done waits here, and the
     /// partition holds back when that is as much as it may hold.
     LinesFull {

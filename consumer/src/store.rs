@@ -26,9 +26,11 @@ use crate::{
     fence::{Fence, FenceToken, Fenced, Generation, Owner, Pass},
 };
 
+mod dead;
 mod fence_rows;
 mod identity;
 mod line;
+mod note;
 mod plan;
 pub mod postgres;
 pub mod ranges;
@@ -37,11 +39,15 @@ mod reset;
 mod results;
 pub mod rule;
 pub mod sqlite;
+mod steer;
 
+pub use dead::{DeadAct, DeadActed, DeadJob, DeadLetter, DeadOrder};
 pub use fence_rows::{FenceRow, TokenNumbers};
 pub use line::{Line, LineAct, LineOrder, ParkedJob};
+pub use note::{HotKey, MAX_NOTED, Note, NoteRead, NotedRetry, NotedStall};
 pub use reset::{Act, Reset, ResetOrder};
 pub use results::{ResultRow, ResultsOf};
+pub use steer::{Skip, Skipping, Steer, SteerOrder, Steering};
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -101,13 +107,20 @@ pub trait StoreSession<S: FencedStore>: Send {
     /// As [`StoreSession::write`].
     fn starting(&mut self, fence: &Fence, running: &[Offset]) -> Result<Result<(), Fenced>, Error>;
 
-    /// Which of the stopped keys of these partitions a person released and are not through their lines yet.
+    /// What persons want of these partitions: keys that were released and are not through their lines yet, keys that are to
+    /// stand still, jobs to leave out.
     ///
     /// # Errors
     /// As [`StoreSession::write`].
-    fn released(&mut self, partitions: &[Partition]) -> Result<Vec<(Partition, StoppedKey)>, Error>;
+    fn steering(&mut self, partitions: &[Partition]) -> Result<Steering, Error>;
 
-    /// Whether another process changed the store since the last call on this session: a cheap hint to look again.
+    /// Tells people of the partition, in place of what was told before; `None`: there is nothing to tell. Fenced like a write.
+    ///
+    /// # Errors
+    /// As [`StoreSession::write`].
+    fn note(&mut self, fence: &Fence, note: Option<&Note>) -> Result<Result<(), Fenced>, Error>;
+
+    /// Whether a key stopped or a person acted since the last call on this session: a cheap hint to look again.
     ///
     /// # Errors
     /// As [`StoreSession::write`].
@@ -183,6 +196,8 @@ pub struct Claimed {
     pub done: Progress,
     /// Keys that stopped: those that a person released too, if they are not through their lines.
     pub stopped: Vec<StoppedKey>,
+    /// Jobs that a person wants left out.
+    pub skips: Vec<Skip>,
     /// Whether the last owner handed over; if not, a job of its may have killed it.
     pub clean: bool,
     /// Jobs that were running when an owner died, with how many deaths each.
@@ -241,7 +256,7 @@ pub struct PartitionWrite<S: FencedStore> {
     pub watermark: Offset,
     /// Stopped keys that were released and whose lines are empty: their rows go, if the version still matches.
     pub resumed: Vec<(JobKey, u64)>,
-    /// Jobs that all lines of the partition together may hold: beyond it a stop or a park is answered with
+    /// Jobs that all lines of the partition and its dead letters together may hold: beyond it whatever needs a place there is answered with
     /// [`Written::NoRoom`]. Default [`MAX_PARKED`].
     pub line_room: u64,
 }
@@ -281,6 +296,8 @@ pub enum Write<S: FencedStore> {
     Stop(StopReason),
     /// Its key stands still: the job goes to the end of the key's line.
     Park,
+    /// The job could not be done, or is not to be: it leaves alone, as a dead letter, and the next of its key may run.
+    Bury(StopReason),
 }
 
 /// Writes a job's effect with the fenced transaction. It may be called again if the transaction had to begin anew (the
@@ -305,7 +322,7 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> EffectError {
     format!("the effect panicked: {}", text.unwrap_or("no message")).into()
 }
 
-/// Why a key stopped.
+/// Why a key stopped, or a job left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopReason {
     /// The rule that stopped it.
@@ -328,7 +345,7 @@ pub fn cut(text: &str) -> Box<str> {
     format!("{}{MARK}", &text[..end]).into()
 }
 
-/// Which rule stopped a key.
+/// Which rule stopped a key, or made a job leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StopRule {
     /// All tries were used up.
@@ -339,6 +356,10 @@ pub enum StopRule {
     Rejected,
     /// Workers died while it ran.
     WorkerDied,
+    /// A person wants the key to stand still.
+    Paused,
+    /// A person wanted the job left out.
+    Skipped,
 }
 
 impl StopRule {
@@ -349,18 +370,19 @@ impl StopRule {
             Self::OutOfTime => "out_of_time",
             Self::Rejected => "rejected",
             Self::WorkerDied => "worker_died",
+            Self::Paused => "paused",
+            Self::Skipped => "skipped",
         }
     }
 
     /// Reads that word back.
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::OutOfAttempts, Self::OutOfTime, Self::Rejected, Self::WorkerDied]
-            .into_iter()
-            .find(|rule| rule.as_str() == word)
+        let all = [Self::OutOfAttempts, Self::OutOfTime, Self::Rejected, Self::WorkerDied, Self::Paused, Self::Skipped];
+        all.into_iter().find(|rule| rule.as_str() == word)
     }
 }
 
-/// Jobs that the lines of one partition may hold together.
+/// Jobs that the lines of one partition, and its dead letters, may hold together.
 pub const MAX_PARKED: u64 = 100_000;
 
 /// A key that stands still, with its jobs in a line in the store, until a person replays or drops it.
@@ -368,10 +390,10 @@ pub const MAX_PARKED: u64 = 100_000;
 pub struct StoppedKey {
     /// The key.
     pub key: JobKey,
-    /// Its job that could not be done.
+    /// Its job that could not be done; 0 if a person paused it.
     pub offset: Offset,
-    /// That job's id.
-    pub id: JobId,
+    /// That job's id, if there is one.
+    pub id: Option<JobId>,
     /// How often it was tried.
     pub attempts: Attempt,
     /// Why it stopped.
@@ -410,6 +432,8 @@ pub enum Written {
     Stopped,
     /// The job is in its key's line.
     Parked,
+    /// The job is a dead letter.
+    Buried,
     /// The lines are full: nothing was written for the job.
     NoRoom,
 }
@@ -435,6 +459,10 @@ pub struct PartitionOverview {
     pub refused: Vec<RefusedWrites>,
     /// Records that could not be run, and why.
     pub quarantined: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// What its owner tells people of it.
+    pub note: Option<NoteRead>,
 }
 
 /// Writes that a stale worker tried and the row refused.

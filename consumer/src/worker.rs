@@ -108,6 +108,8 @@ pub struct Summary {
     pub stopped: u64,
     /// Jobs that followed theirs to its line.
     pub parked: u64,
+    /// Jobs that left alone, as dead letters.
+    pub buried: u64,
     /// Finished jobs that the store refused, or that were dropped because their partition was lost.
     pub refused: u64,
     /// Jobs that were still running when a drain's bound was over or the worker ended; they run again on the next owner.

@@ -6,7 +6,10 @@ use clap::{Args, Subcommand, builder::FalseyValueParser};
 use keylane_consumer::store::StoppedKey;
 use keylane_producer::{JobKey, Offset};
 
-use super::{parsed, retry::Rule};
+use super::{
+    filter::{ByArgs, FilterArgs, pace},
+    parsed,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -14,6 +17,7 @@ Examples:
   keylane parked show customer-42
   keylane parked replay customer-42 --why 'account was opened'
   keylane parked replay customer-42 --why 'account was opened' --execute
+  keylane parked replay --reason out_of_attempts --older-than 1h --pace 20 --why 'bank is back' --execute
   keylane parked drop hex:00000007c328 --etag 12.345 --why 'test data, tickets/4711' --execute";
 
 /// Arguments of `parked`.
@@ -40,9 +44,8 @@ pub(crate) enum ParkedCommand {
 /// Arguments of `parked list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only keys that this rule parked
-    #[arg(long, env = "KEYLANE_PARKED_REASON", hide_env_values = true, value_enum, value_name = "RULE")]
-    pub(crate) reason: Option<Rule>,
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
 }
 
 /// Arguments of `parked show`.
@@ -61,26 +64,30 @@ pub(crate) struct ShowLineArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ActArgs {
     /// The keys, as 'keylane parked list' names them: text, or hex: and the bytes
-    #[arg(value_name = "KEY", value_parser = parsed::<JobKey>, required_unless_present = "reason")]
-    #[arg(conflicts_with = "reason")]
+    #[arg(value_name = "KEY", value_parser = parsed::<JobKey>)]
+    #[arg(required_unless_present_any = ["all", "reason", "prefix", "partition", "older_than"])]
+    #[arg(conflicts_with_all = ["all", "reason", "prefix", "partition", "older_than"])]
     pub(crate) keys: Vec<JobKey>,
 
-    /// Every key that this rule parked
-    #[arg(long, env = "KEYLANE_PARKED_REASON", hide_env_values = true, value_enum, value_name = "RULE")]
-    pub(crate) reason: Option<Rule>,
+    /// Every parked key
+    #[arg(long, env = "KEYLANE_PARKED_ALL", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    #[arg(conflicts_with_all = ["reason", "prefix", "partition", "older_than"])]
+    pub(crate) all: bool,
+
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
 
     /// Only if the line is still the one that was shown with this; for one key
     #[arg(long, env = "KEYLANE_ETAG", hide_env_values = true, value_name = "ETAG")]
-    #[arg(conflicts_with = "reason")]
+    #[arg(conflicts_with_all = ["all", "reason", "prefix", "partition", "older_than"])]
     pub(crate) etag: Option<Etag>,
 
-    /// The reason, for those who look later
-    #[arg(long, env = "KEYLANE_WHY", hide_env_values = true, value_name = "TEXT")]
-    pub(crate) why: String,
+    /// So many keys a second at most
+    #[arg(long, env = "KEYLANE_PACE", hide_env_values = true, value_name = "N", value_parser = pace)]
+    pub(crate) pace: Option<u32>,
 
-    /// Who does it; else the user at this host
-    #[arg(long, env = "KEYLANE_WHO", hide_env_values = true, value_name = "NAME")]
-    pub(crate) who: Option<String>,
+    #[command(flatten)]
+    pub(crate) by: ByArgs,
 
     /// Do it
     #[arg(long, env = "KEYLANE_EXECUTE", hide_env_values = true, value_parser = FalseyValueParser::new())]

@@ -1,10 +1,9 @@
 //! Arguments of `keylane retry`.
 
-use clap::{Args, ValueEnum};
-use keylane_consumer::store::StopRule;
+use clap::Args;
 use keylane_producer::JobKey;
 
-use super::parsed;
+use super::{filter::Rule, parsed};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,29 +35,4 @@ pub(crate) struct RetryArgs {
     /// Say what would be released, and release nothing
     #[arg(long, env = "KEYLANE_DRY_RUN", hide_env_values = true, value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) dry_run: bool,
-}
-
-/// A rule that stops keys, by the word that `status` shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub(crate) enum Rule {
-    /// All tries were used up
-    OutOfAttempts,
-    /// It failed for longer than --give-up-after
-    OutOfTime,
-    /// The handler rejected the job
-    Rejected,
-    /// Workers died while it ran
-    WorkerDied,
-}
-
-impl From<Rule> for StopRule {
-    fn from(rule: Rule) -> Self {
-        match rule {
-            Rule::OutOfAttempts => Self::OutOfAttempts,
-            Rule::OutOfTime => Self::OutOfTime,
-            Rule::Rejected => Self::Rejected,
-            Rule::WorkerDied => Self::WorkerDied,
-        }
-    }
 }

@@ -11,8 +11,8 @@ Examples:
   keylane why hex:00000007c328
   keylane why customer-42 --offset 1047
 
-It looks and touches nothing. Whether the first job runs now or waits for its next try,
-its worker alone knows: see that worker's log.";
+It looks and touches nothing. A worker tells the store every 5 s which keys wait for another try: until then
+this says no more than that the key's jobs are on the log.";
 
 /// Arguments of `why`.
 #[derive(Debug, Args)]

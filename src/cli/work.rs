@@ -25,6 +25,22 @@ pub(crate) enum MoveBy {
     Eager,
 }
 
+/// What makes a job leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Leaves {
+    /// All tries were used up
+    OutOfAttempts,
+    /// It failed for longer than --give-up-after
+    OutOfTime,
+    /// The program rejected it
+    Rejected,
+    /// Workers died while it ran
+    WorkerDied,
+    /// Each of these
+    All,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   keylane work --exec python3 handler.py
@@ -69,7 +85,7 @@ pub(crate) struct WorkArgs {
     #[arg(help_heading = "Running jobs", value_parser = bytes)]
     pub(crate) answer_limit: u64,
 
-    /// Tries of a job in all; after the last it is parked with its followers until 'keylane parked replay'
+    /// Tries of a job in all; after the last it is parked with its followers, or leaves (--dead-letter)
     #[arg(long, env = "KEYLANE_ATTEMPTS", hide_env_values = true, value_name = "N", default_value_t = 5)]
     #[arg(help_heading = "When a try fails", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) attempts: u32,
@@ -88,6 +104,11 @@ pub(crate) struct WorkArgs {
     #[arg(long, env = "KEYLANE_GIVE_UP_AFTER", hide_env_values = true, value_name = "TIME")]
     #[arg(help_heading = "When a try fails", value_parser = duration)]
     pub(crate) give_up_after: Option<Duration>,
+
+    /// Rules by which the job leaves alone, as a dead letter, and its key goes on; by the others its key is parked [default: none]
+    #[arg(long, env = "KEYLANE_DEAD_LETTER", hide_env_values = true, value_enum, value_name = "RULE,...")]
+    #[arg(value_delimiter = ',', help_heading = "When a try fails")]
+    pub(crate) dead_letter: Vec<Leaves>,
 
     /// A partition that has work, and in which nothing was done for this long, is told, with the cause if it is known
     #[arg(long, env = "KEYLANE_STALL_AFTER", hide_env_values = true, value_name = "TIME", default_value = "5m")]

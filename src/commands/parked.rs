@@ -3,12 +3,13 @@
 
 mod show;
 
-use keylane_consumer::store::{LineAct, LineOrder, StopRule, StoppedKey};
-use keylane_producer::{JobKey, Partition};
+use keylane_consumer::store::{LineAct, LineOrder, StoppedKey};
+use keylane_producer::{JobId, JobKey, Partition};
 use serde::Serialize;
 
 use super::{
     fence::whoever,
+    pace::Pace,
     status::picture::{Eye, Picture},
 };
 use crate::{
@@ -36,7 +37,8 @@ pub(crate) struct Shown<'a> {
     jobs: u64,
     /// What a replay or a drop can be made conditional on.
     etag: String,
-    job: &'a str,
+    /// Null: a person paused the key.
+    job: Option<&'a str>,
     rule: &'static str,
     reason: &'a str,
     attempts: u32,
@@ -52,7 +54,7 @@ impl<'a> Shown<'a> {
             partition: partition.0,
             jobs: key.jobs,
             etag: Etag::of(key).to_string(),
-            job: key.id.as_str(),
+            job: key.id.as_ref().map(JobId::as_str),
             rule: key.reason.rule.as_str(),
             reason: &key.reason.text,
             attempts: key.attempts.0,
@@ -64,10 +66,12 @@ impl<'a> Shown<'a> {
 
 fn list(args: &ListArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
     let picture = Eye::open(global)?.look()?;
-    let rule = args.reason.map(StopRule::from);
+    let fits = |(partition, key): &&(Partition, StoppedKey)| {
+        args.filter.fits(*partition, &key.key, key.reason.rule, key.since, picture.at)
+    };
     let mut table = Table::new(&["KEY", "PART", "JOBS", "SINCE", "RULE", "ETAG", "REPLAYING"]);
     let mut empty = true;
-    for (partition, key) in picture.stopped.iter().filter(|(_, key)| rule.is_none_or(|rule| key.reason.rule == rule)) {
+    for (partition, key) in picture.stopped.iter().filter(fits) {
         empty = false;
         let shown = Shown::of(*partition, key);
         if output.is_json() {
@@ -79,6 +83,7 @@ fn list(args: &ListArgs, global: &Global, output: &mut Output) -> Result<Code, F
     }
     match (output.is_json(), empty) {
         (true, _) => Ok(()),
+        (false, true) if !args.filter.is_empty() => output.line("no parked key fits"),
         (false, true) => output.line(&format!("no key of queue '{}' is parked", global.queue)),
         (false, false) => output.table(&table),
     }?;
@@ -127,10 +132,11 @@ fn act(args: &ActArgs, act: LineAct, global: &Global, output: &mut Output) -> Re
     let picture = eye.look()?;
     let asked = asked_for(args, &picture);
     tracing::debug!(keys = asked.len(), "looked at the parked keys");
-    if args.reason.is_none() && asked.iter().all(|(_, found)| found.is_none()) {
+    if !args.keys.is_empty() && asked.iter().all(|(_, found)| found.is_none()) {
         return Err(not_parked(&args.keys, global));
     }
     let mut lines = None;
+    let mut pace = Pace::of(args.pace);
     let mut answers = Vec::new();
     for (key, found) in asked {
         let outcome = match found {
@@ -143,14 +149,15 @@ fn act(args: &ActArgs, act: LineAct, global: &Global, output: &mut Output) -> Re
                     Some(lines) => lines,
                     none => none.insert(Store::named(global)?.lines(&eye.queue, &global.group)?),
                 };
+                pace.wait();
                 let done = lines.act(&LineOrder {
                     partition: *partition,
                     key: key.clone(),
                     version: row.version,
                     last: Some(row.last),
                     act,
-                    who: args.who.clone().unwrap_or_else(whoever),
-                    why: args.why.clone(),
+                    who: args.by.who.clone().unwrap_or_else(whoever),
+                    why: args.by.why.clone(),
                 })?;
                 if done { Fate::Done } else { Fate::Changed }
             }
@@ -172,8 +179,11 @@ type Found<'a> = Option<&'a (Partition, StoppedKey)>;
 
 /// Each key that is meant, once, with its row if it has one.
 fn asked_for<'a>(args: &'a ActArgs, picture: &'a Picture) -> Vec<(&'a JobKey, Found<'a>)> {
-    if let Some(rule) = args.reason.map(StopRule::from) {
-        let meant = picture.stopped.iter().filter(|(_, key)| key.reason.rule == rule);
+    if args.keys.is_empty() {
+        let meant = picture
+            .stopped
+            .iter()
+            .filter(|(partition, key)| args.filter.fits(*partition, &key.key, key.reason.rule, key.since, picture.at));
         return meant.map(|found| (&found.1.key, Some(found))).collect();
     }
     let mut keys: Vec<&JobKey> = Vec::new();
@@ -218,7 +228,7 @@ fn tell(answers: &[Answer], args: &ActArgs, act: LineAct, global: &Global, outpu
         return Ok(());
     }
     if answers.is_empty() {
-        return output.line(&format!("no key of queue '{}' is parked by that rule", global.queue));
+        return output.line(&format!("no key of queue '{}' is parked that fits", global.queue));
     }
     let waits = |a: &&Answer| a.worker_runs == Some(false) && a.outcome == Fate::Done;
     if answers.iter().any(|answer| waits(&answer)) {

@@ -134,13 +134,13 @@ impl Answer {
             key: key.to_string(),
             outcome,
             partition: found.map(|(partition, _)| partition.0),
-            job: found.map(|(_, key)| key.id.to_string()),
+            job: found.and_then(|(_, key)| key.id.as_ref()).map(ToString::to_string),
             worker_runs: found.map(|(partition, _)| picture.is_worked_on(*partition)),
         }
     }
 
     fn sentence(&self) -> String {
-        let (key, job) = (&self.key, self.job.as_deref().unwrap_or_default());
+        let (key, job) = (&self.key, self.job.as_deref().unwrap_or("of its line"));
         match self.outcome {
             Fate::Released => format!("released {key}: goes on with job {job}"),
             Fate::WouldRelease => format!("would release {key}: it stopped at job {job}"),

@@ -176,6 +176,7 @@ struct Ended<'a> {
     refused: u64,
     keys_stopped: u64,
     jobs_parked: u64,
+    jobs_dead_lettered: u64,
     keys_left: u64,
     cut_short: Vec<&'a str>,
 }
@@ -191,6 +192,7 @@ fn tell(summary: &Summary, global: &Global, output: &mut Output) -> Result<(), F
             refused: summary.refused,
             keys_stopped: summary.stopped,
             jobs_parked: summary.stopped + summary.parked,
+            jobs_dead_lettered: summary.buried,
             keys_left: summary.keys_left,
             cut_short,
         });
@@ -204,6 +206,9 @@ fn tell(summary: &Summary, global: &Global, output: &mut Output) -> Result<(), F
         if count > 0 {
             text.push_str(&format!(", {} {what}", counted(count, "job")));
         }
+    }
+    if summary.buried > 0 {
+        text.push_str(&format!(", {} dead-lettered: see 'keylane dead list'", counted(summary.buried, "job")));
     }
     if summary.keys_left > 0 {
         let keys = counted(summary.keys_left, "key");

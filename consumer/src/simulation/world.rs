@@ -1,21 +1,25 @@
 //! Time, chance, faults, and what is checked from outside.
 
+mod chance;
+mod event;
+mod faults;
+mod seen;
+
 use std::{collections::BTreeMap, time::Duration};
 
-use keylane_producer::{JobKey, Offset, Partition};
+use keylane_producer::{JobKey, Partition};
 
 use super::{
     Without,
     group::{Group, Refused},
-    store::{Claimed, Key, Store, What, Written},
+    store::Store,
     worker::Worker,
 };
-use crate::{
-    clock::{BootTime, Clock},
-    fence::{FenceToken, Generation},
-    lanes::{Tenure, Ticket},
-    store::ClaimRefused,
-};
+use crate::{clock::Clock, lanes::Ticket};
+
+pub(super) use chance::{Chance, Road};
+pub(super) use event::{ClaimRequest, CommitRequest, Event, Inside, WriteRequest};
+pub(super) use seen::Seen;
 
 pub(super) const PARTITIONS: u32 = 3;
 const WORKERS: usize = 3;
@@ -42,133 +46,6 @@ pub(super) struct World {
     poison: Vec<(Partition, u64)>,
     violation: Option<String>,
     log: Option<Vec<String>>,
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum Event {
-    /// Something that happens in a worker's process, if that is still there.
-    Inside(usize, u64, Inside),
-    ClaimArrives {
-        worker: usize,
-        process: u64,
-        claim: ClaimRequest,
-        answered: bool,
-    },
-    WriteArrives {
-        worker: usize,
-        process: u64,
-        write: WriteRequest,
-        answered: bool,
-    },
-    CommitArrives {
-        worker: usize,
-        process: u64,
-        commit: CommitRequest,
-        answered: bool,
-    },
-    Born(usize),
-    Enqueue,
-    GroupTick,
-    Fault,
-    Operator,
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum Inside {
-    Turn,
-    Ended(Ticket),
-    Due(Ticket),
-    /// `None`: no answer.
-    Claimed(ClaimRequest, Option<Result<Claimed, ClaimRefused>>),
-    /// `None`: no answer; `Some(None)`: fenced.
-    Written(WriteRequest, Option<Option<Vec<Written>>>),
-    Committed(CommitRequest, Option<Refusable>),
-    Read {
-        partition: Partition,
-        tenure: Tenure,
-        key: Key,
-        offsets: Vec<Offset>,
-    },
-    /// A line is read back.
-    Line {
-        partition: Partition,
-        tenure: Tenure,
-        key: Key,
-    },
-    Rejoin,
-}
-
-/// What became of a commit; `Some` with the reason if it was refused.
-pub(super) type Refusable = std::sync::Arc<Result<(), Refused>>;
-
-#[derive(Clone, Debug)]
-pub(super) struct ClaimRequest {
-    pub(super) partition: Partition,
-    pub(super) tenure: Tenure,
-    pub(super) generation: Generation,
-    pub(super) owner: u64,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct WriteRequest {
-    pub(super) partition: Partition,
-    pub(super) tenure: Tenure,
-    pub(super) token: FenceToken,
-    pub(super) jobs: Vec<(Offset, Key, What)>,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct CommitRequest {
-    pub(super) name: u64,
-    pub(super) generation: Generation,
-    pub(super) offsets: Vec<(Partition, Offset)>,
-    /// Of each of these partitions, in order.
-    pub(super) tenures: Vec<Tenure>,
-    pub(super) t0: BootTime,
-}
-
-/// How often things happened that the guards are there for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
-    /// All that happened to a worker, the group or the store.
-    pub(super) events: u64,
-    pub(super) refused_writes: u64,
-    pub(super) refused_claims: u64,
-    pub(super) refused_commits: u64,
-    pub(super) disowned: u64,
-    pub(super) rejoins: u64,
-    pub(super) unknown_writes: u64,
-    pub(super) unknown_claims: u64,
-    pub(super) retries: u64,
-    pub(super) stops: u64,
-    pub(super) rereads: u64,
-    pub(super) fenced_starts: u64,
-    pub(super) words_of_old_tenures: u64,
-    pub(super) drains: u64,
-    pub(super) cut_drains: u64,
-    pub(super) leaves: u64,
-    pub(super) skipped_as_done: u64,
-    pub(super) parks: u64,
-    pub(super) returns: u64,
-}
-
-impl Seen {
-    fn each(&mut self) -> [&mut u64; 19] {
-        let Self { refused_writes: a, refused_claims: b, refused_commits: c, disowned: d, rejoins: e, .. } = self;
-        let Self { unknown_writes: f, unknown_claims: g, retries: h, stops: i, rereads: j, .. } = self;
-        let Self { fenced_starts: k, words_of_old_tenures: l, drains: m, cut_drains: n, leaves: o, .. } = self;
-        let Self { skipped_as_done: p, parks: q, returns: r, events: s, .. } = self;
-        [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s]
-    }
-
-    pub(super) fn add(&mut self, more: &Self) {
-        let mut more = *more;
-        self.each().into_iter().zip(more.each()).for_each(|(sum, more)| *sum += *more);
-    }
-
-    pub(super) fn is_complete(mut self) -> bool {
-        self.each().into_iter().all(|count| *count > 0)
-    }
 }
 
 impl World {
@@ -313,81 +190,6 @@ impl World {
         result
     }
 
-    fn enqueue(&mut self) {
-        let partition = Partition(self.chance.below(u64::from(PARTITIONS)) as u32);
-        // Each partition has five keys; one of them gets most of the jobs.
-        let which = if self.chance.one_in(2) { 0 } else { self.chance.below(5) };
-        let key = partition.0 as usize * 5 + which as usize;
-        let gap = self.chance.below(3);
-        let log = self.store.log.entry(partition).or_default();
-        let offset = log.last_key_value().map_or(0, |(last, _)| last + 1) + gap;
-        log.insert(offset, key);
-        if self.chance.one_in(60) {
-            self.poison.push((partition, offset));
-        }
-        if self.now() < FAULTS_END - 1_000 {
-            let wait = self.chance.below(140);
-            self.after(wait, Event::Enqueue);
-        }
-    }
-
-    fn fault(&mut self) {
-        if self.now() >= FAULTS_END {
-            return;
-        }
-        let worker = self.chance.below(WORKERS as u64) as usize;
-        let lasts = 300 + self.chance.below(4_500);
-        let until = (self.now() + lasts).min(FAULTS_END);
-        match self.chance.below(12) {
-            0 | 1 => {
-                self.note(|| format!("fault: worker {worker} is killed"));
-                self.replace(worker);
-                let process = self.workers[worker].process;
-                self.workers[worker].frozen_until = until;
-                self.after(0, Event::Inside(worker, process, Inside::Turn));
-            }
-            2..=4 => {
-                self.note(|| format!("fault: worker {worker} freezes until {until}"));
-                self.workers[worker].frozen_until = until;
-            }
-            5 | 6 => {
-                self.note(|| format!("fault: worker {worker} is cut off from the group until {until}"));
-                self.workers[worker].cut_until = until;
-            }
-            7 => {
-                let until = self.now() + lasts / 4;
-                self.note(|| format!("fault: the store is away until {until}"));
-                self.store_away_until = until;
-            }
-            8 | 9 => {
-                self.note(|| format!("worker {worker} is asked to end"));
-                self.end(worker);
-            }
-            10 if self.chance.one_in(3) => {
-                let partition = Partition(self.chance.below(u64::from(PARTITIONS)) as u32);
-                if !self.group.eager && self.group.deal_twice(partition, worker) {
-                    self.note(|| format!("fault: partition {partition} is dealt twice, to worker {worker} last"));
-                    self.dealt_twice = true;
-                }
-            }
-            _ => {}
-        }
-        let next = 200 + self.chance.below(1_200);
-        self.after(next, Event::Fault);
-    }
-
-    fn born(&mut self, worker: usize) {
-        if self.workers[worker].left {
-            self.replace(worker);
-            self.inside(worker, 0, Inside::Turn);
-        }
-    }
-
-    fn replace(&mut self, worker: usize) {
-        let process = self.workers[worker].process + 1;
-        self.workers[worker] = Worker::fresh(&self.clock, process, self.without);
-    }
-
     /// The first job that has not ended, or what is not committed.
     fn unfinished(&self) -> Option<String> {
         for (partition, log) in &self.store.log {
@@ -464,28 +266,5 @@ impl World {
     pub(super) fn fail(&mut self, violation: String) {
         self.note(|| format!("VIOLATION {violation}"));
         self.violation.get_or_insert(violation);
-    }
-}
-
-pub(super) struct Road {
-    pub(super) delay: u64,
-    pub(super) arrives: bool,
-    pub(super) answered: bool,
-}
-
-/// A small generator (splitmix64): the same numbers on every machine.
-pub(super) struct Chance(u64);
-
-impl Chance {
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % limit
-    }
-
-    pub(super) fn one_in(&mut self, many: u64) -> bool {
-        self.below(many) == 0
     }
 }

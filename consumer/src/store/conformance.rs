@@ -13,7 +13,7 @@ use keylane_producer::{
 
 use super::{
     Candidate, ClaimError, ClaimRefused, Claimed, Effect, EffectError, FencedStore, JobWrite, MAX_PARKED,
-    PartitionWrite, PartitionWritten, StopReason, StopRule, StoreSession, Write, Written,
+    PartitionWrite, PartitionWritten, Steer, StopReason, StopRule, StoreSession, Write, Written,
 };
 use crate::{
     clock::Clock,
@@ -21,15 +21,17 @@ use crate::{
 };
 
 pub mod claims;
+pub mod dead;
 pub mod keys;
 pub mod lines;
 pub mod markers;
 pub mod once;
+pub mod steer;
 
 /// Where a store is tested: fresh for each claim, with a table of the user's own beside the store's.
 pub trait Place: Sized {
     /// The adapter.
-    type Store: FencedStore;
+    type Store: FencedStore<Session: Steer>;
 
     /// A new, empty place.
     fn fresh() -> Self;
@@ -43,6 +45,8 @@ pub trait Place: Sized {
     fn told(&self) -> Vec<String>;
     /// What a user reads from the results table with plain SQL: partition, offset, key, JSON text.
     fn results(&self) -> Vec<(u32, u64, Vec<u8>, String)>;
+    /// What persons did, as it was written down, in order: the act alone.
+    fn acts(&self) -> Vec<String>;
     /// How many rows hold the partition's markers.
     fn marker_rows(&self, partition: Partition) -> usize;
     /// What an operator's `fence reset` does: raises the epoch of every partition.
@@ -85,7 +89,15 @@ macro_rules! store_conformance {
                 a_line_that_changed_is_not_acted_on, a_dropped_line_is_empty_and_its_row_goes,
                 a_full_line_takes_no_more_until_there_is_room, nothing_is_parked_behind_a_key_that_does_not_stand,
                 a_stale_owner_parks_nothing, an_effect_that_fails_leaves_its_job_in_the_line,
-                a_job_that_fails_again_stays_first_in_its_line, a_job_of_a_line_that_ran_stays_suspected
+                a_job_that_fails_again_stays_first_in_its_line, a_job_of_a_line_that_ran_stays_suspected;
+            dead: a_dead_letter_keeps_its_job_as_it_was_and_its_key_goes_on, a_job_that_was_buried_is_done_until_it_is_replayed,
+                a_replayed_dead_letter_runs_once_and_before_what_follows, a_dead_letter_joins_the_line_of_a_key_that_stands,
+                a_dead_letter_that_fails_again_leaves_its_line, an_act_on_a_dead_letter_is_done_once_and_written_down, a_stale_owner_buries_nothing,
+                full_lines_take_no_dead_letter;
+            steer: a_paused_key_takes_its_jobs_into_its_line_and_gives_them_back, a_key_that_stands_is_not_paused,
+                a_job_to_leave_out_is_told_until_it_is_dealt_with, a_job_that_is_done_is_not_left_out,
+                a_job_of_a_standing_line_is_left_out_at_once, a_job_of_a_line_that_runs_is_left_out_by_its_owner,
+                each_act_tells_the_owner_to_look_again, a_note_is_its_owners_and_goes_with_the_claim
         );
     };
     (@tests $place:ty; $($module:ident: $($claim:ident),+);+) => {
@@ -184,6 +196,10 @@ pub(crate) fn stop<S: FencedStore>(text: &str) -> Write<S> {
     Write::Stop(StopReason { rule: StopRule::Rejected, text: text.into() })
 }
 
+pub(crate) fn bury<S: FencedStore>(key: &str, offset: u64) -> JobWrite<S> {
+    job(key, offset, Write::Bury(StopReason { rule: StopRule::Rejected, text: "no".into() }))
+}
+
 /// The effect, and this before it.
 pub(crate) fn first<S: FencedStore>(mut act: impl FnMut() + Send + 'static, mut then: Effect<S>) -> Effect<S> {
     Effect::new(move |tx: &mut S::Tx<'_>| {
@@ -233,7 +249,7 @@ pub(crate) fn refused(answer: Result<impl Sized, ClaimError>) -> ClaimRefused {
     }
 }
 
-/// One letter a job: applied, done already, failed, stopped, parked, no room.
+/// One letter a job: applied, done already, failed, stopped, parked, buried, no room.
 pub(crate) fn letters(written: &[Written]) -> String {
     let letter = |written: &Written| match written {
         Written::Applied => 'a',
@@ -241,6 +257,7 @@ pub(crate) fn letters(written: &[Written]) -> String {
         Written::EffectFailed(_) => 'f',
         Written::Stopped => 's',
         Written::Parked => 'p',
+        Written::Buried => 'b',
         Written::NoRoom => 'n',
     };
     written.iter().map(letter).collect()

@@ -15,6 +15,8 @@
 //! | `admitted` | a job that a handler's own transaction did | scope, part, offset, at, by_role |
 //! | `stopped` | a key that stands still | scope, part, key, offset, job_id, attempts, rule, reason, released |
 //! | `parked` | a job in its key's line | scope, part, offset, key, job_id, value, headers, timestamp, attempts, since |
+//! | `dead` | a job that left alone | n, scope, part, offset, key, job_id, value, headers, timestamp, attempts, rule, reason, at |
+//! | `skip`, `note` | a job to leave out; what an owner tells people | scope, part, offset, text; scope, part, at, note (json) |
 //! | `suspect`, `quarantine` | a job that ran when its worker died; a record that is no job | scope, part, offset, ... |
 //! | `refused`, `audit` | what a stale worker tried; what an operator did | worker, writes, jobs; who, act, why |
 //!
@@ -25,8 +27,9 @@ use std::{fmt, sync::Arc, time::Duration};
 use keylane_producer::{GroupName, JobKey, Offset, Partition, PartitionCount, QueueIdentity, Timestamp};
 
 use super::{
-    Candidate, ClaimError, Claimed, FencedStore, Line, LineOrder, ParkedJob, PartitionOverview, PartitionWrite,
-    PartitionWritten, StoppedKey, StoreSession, refused::Claimants,
+    Candidate, ClaimError, Claimed, DeadActed, DeadJob, DeadLetter, DeadOrder, FencedStore, Line, LineOrder, Note,
+    ParkedJob, PartitionOverview, PartitionWrite, PartitionWritten, Skipping, Steer, SteerOrder, Steering,
+    StoreSession, cut, refused::Claimants,
 };
 use crate::{
     clock::Clock,
@@ -38,11 +41,13 @@ mod address;
 mod admitted;
 mod check;
 mod claim;
+mod dead;
 mod effect;
 mod fault;
 mod fence_rows;
 mod handover;
 mod markers;
+mod note;
 mod overview;
 mod parked;
 mod plain;
@@ -52,6 +57,7 @@ mod results;
 mod rules;
 mod schema;
 mod scope;
+mod steer;
 mod stopped;
 mod wire;
 mod words;
@@ -72,7 +78,7 @@ use effect::Care;
 use fault::cannot;
 use rules::Rules;
 use scope::Scope;
-use wire::Wire;
+use wire::{Transaction, Wire};
 
 /// A store in one database. Cloning it is cheap; each session is a connection of its own.
 #[derive(Clone)]
@@ -190,11 +196,14 @@ impl StoreSession<PostgresStore> for PostgresSession {
         handover::starting(self, fence, running)
     }
 
-    fn released(&mut self, partitions: &[Partition]) -> Result<Vec<(Partition, StoppedKey)>, Error> {
-        stopped::released(self, partitions)
+    fn steering(&mut self, partitions: &[Partition]) -> Result<Steering, Error> {
+        steer::steering(self, partitions)
     }
 
-    /// Tells of keys that stopped or were released: what the hint is for.
+    fn note(&mut self, fence: &Fence, note: Option<&Note>) -> Result<Result<(), Fenced>, Error> {
+        note::note(self, fence, note)
+    }
+
     fn changed(&mut self) -> Result<bool, Error> {
         let doing = "cannot ask the store whether it changed";
         let mut tx = self.wire.begin_picture(doing)?;
@@ -218,6 +227,54 @@ impl StoreSession<PostgresStore> for PostgresSession {
     fn act_on_line(&mut self, order: &LineOrder) -> Result<bool, Error> {
         parked::act(self, order)
     }
+}
+
+impl Steer for PostgresSession {
+    fn pause(&mut self, order: &SteerOrder) -> Result<bool, Error> {
+        steer::pause(self, order)
+    }
+
+    fn skip(&mut self, order: &SteerOrder, offset: Offset) -> Result<Skipping, Error> {
+        steer::skip(self, order, offset)
+    }
+
+    fn dead_letters(&mut self, after: u64, limit: usize) -> Result<Vec<DeadLetter>, Error> {
+        dead::letters(self, after, limit)
+    }
+
+    fn dead_job(&mut self, number: u64) -> Result<Option<DeadJob>, Error> {
+        dead::job(self, number)
+    }
+
+    fn act_on_dead(&mut self, order: &DeadOrder) -> Result<DeadActed, Error> {
+        dead::act(self, order)
+    }
+}
+
+/// Writes down what a person did.
+fn audit(
+    tx: &mut Transaction<'_>,
+    scope: &Scope,
+    who: &str,
+    act: &str,
+    why: &str,
+    detail: &str,
+) -> Result<(), SqlError> {
+    let sql = "INSERT INTO keylane.audit (queue, group_name, who, act, why, detail) VALUES ($1, $2, $3, $4, $5, $6)";
+    let params: [wire::Param<'_>; 6] = [
+        (&&*scope.queue, types::Type::TEXT),
+        (&&*scope.group, types::Type::TEXT),
+        (&who, types::Type::TEXT),
+        (&act, types::Type::TEXT),
+        (&why, types::Type::TEXT),
+        (&detail, types::Type::TEXT),
+    ];
+    tx.execute(sql, &params).map(drop)
+}
+
+/// A reason as it can be kept: cut, and without NUL, the one character that Postgres has no text for.
+fn text(words: &str) -> String {
+    cut(words).replace('\0', "\u{fffd}")
 }
 
 /// As Postgres keeps it. Offsets and generations stay far below 2^63; one beyond it is as good as the last.

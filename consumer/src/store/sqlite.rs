@@ -13,6 +13,9 @@
 //! | `keylane_marker` | a range of finished offsets | scope, part, first, last |
 //! | `keylane_stopped` | a key that stands still | scope, part, key, offset, job_id, attempts, rule, reason, released |
 //! | `keylane_parked` | a job in its key's line | scope, part, offset, key, job_id, value, headers, timestamp, attempts, since |
+//! | `keylane_dead` | a job that left alone | n, scope, part, offset, key, job_id, value, headers, timestamp, attempts, rule, reason, at |
+//! | `keylane_skip` | a job that a person wants left out | scope, part, offset, key, text, at |
+//! | `keylane_note` | what an owner tells people of a partition | scope, part, at, note (JSON) |
 //! | `keylane_suspect` | a job that ran when its worker died | scope, part, offset, deaths |
 //! | `keylane_quarantine` | a record that is no job | scope, part, offset, key, reason, at |
 //! | `keylane_refused` | what a stale worker tried | scope, part, worker, writes, jobs, last |
@@ -22,14 +25,15 @@
 use std::{fmt, path::Path, sync::Arc};
 
 use keylane_producer::{
-    GroupName, JobKey, Offset, Partition, PartitionCount, QueueIdentity,
+    GroupName, JobKey, Offset, Partition, PartitionCount, QueueIdentity, Timestamp,
     sqlite::{Patience, Purpose, open, sorted},
 };
 use rusqlite::Connection;
 
 use super::{
-    Candidate, ClaimError, Claimed, FencedStore, Line, LineOrder, ParkedJob, PartitionOverview, PartitionWrite,
-    PartitionWritten, StoppedKey, StoreSession, refused::Claimants,
+    Candidate, ClaimError, Claimed, DeadActed, DeadJob, DeadLetter, DeadOrder, FencedStore, Line, LineOrder, Note,
+    ParkedJob, PartitionOverview, PartitionWrite, PartitionWritten, Skipping, Steer, SteerOrder, Steering,
+    StoreSession, refused::Claimants,
 };
 use crate::{
     error::Error,
@@ -37,11 +41,13 @@ use crate::{
 };
 
 mod claim;
+mod dead;
 mod effect;
 mod fence_rows;
 mod guard;
 mod handover;
 mod markers;
+mod note;
 mod overview;
 mod parked;
 mod refused;
@@ -50,6 +56,7 @@ mod results;
 mod rules;
 mod schema;
 mod scope;
+mod steer;
 mod stopped;
 mod write;
 
@@ -130,6 +137,7 @@ impl FencedStore for SqliteStore {
             rules: self.rules.clone(),
             claimants: self.claimants.clone(),
             seen,
+            versions: 0,
         })
     }
 }
@@ -143,6 +151,7 @@ pub struct SqliteSession {
     rules: Rules,
     claimants: Claimants,
     seen: i64,
+    versions: i64,
 }
 
 impl StoreSession<SqliteStore> for SqliteSession {
@@ -166,13 +175,23 @@ impl StoreSession<SqliteStore> for SqliteSession {
         handover::starting(self, fence, running)
     }
 
-    fn released(&mut self, partitions: &[Partition]) -> Result<Vec<(Partition, StoppedKey)>, Error> {
-        stopped::released(self, partitions)
+    fn steering(&mut self, partitions: &[Partition]) -> Result<Steering, Error> {
+        steer::steering(self, partitions)
     }
 
     fn changed(&mut self) -> Result<bool, Error> {
         let now = data_version(&self.connection)?;
-        Ok(std::mem::replace(&mut self.seen, now) != now)
+        if std::mem::replace(&mut self.seen, now) == now {
+            return Ok(false);
+        }
+        // Others commit all the time.
+        let versions = stopped::versions(&self.connection, &self.ours, &self.scope)
+            .map_err(cannot("cannot ask the store whether it changed"))?;
+        Ok(std::mem::replace(&mut self.versions, versions) != versions)
+    }
+
+    fn note(&mut self, fence: &Fence, note: Option<&Note>) -> Result<Result<(), Fenced>, Error> {
+        note::note(self, fence, note)
     }
 
     fn overview(&mut self) -> Result<Vec<PartitionOverview>, Error> {
@@ -190,6 +209,44 @@ impl StoreSession<SqliteStore> for SqliteSession {
     fn act_on_line(&mut self, order: &LineOrder) -> Result<bool, Error> {
         parked::act(self, order)
     }
+}
+
+impl Steer for SqliteSession {
+    fn pause(&mut self, order: &SteerOrder) -> Result<bool, Error> {
+        steer::pause(self, order)
+    }
+
+    fn skip(&mut self, order: &SteerOrder, offset: Offset) -> Result<Skipping, Error> {
+        steer::skip(self, order, offset)
+    }
+
+    fn dead_letters(&mut self, after: u64, limit: usize) -> Result<Vec<DeadLetter>, Error> {
+        dead::letters(self, after, limit)
+    }
+
+    fn dead_job(&mut self, number: u64) -> Result<Option<DeadJob>, Error> {
+        dead::job(self, number)
+    }
+
+    fn act_on_dead(&mut self, order: &DeadOrder) -> Result<DeadActed, Error> {
+        dead::act(self, order)
+    }
+}
+
+/// Writes down what a person did.
+fn audit(
+    tx: &Connection,
+    ours: &guard::Ours,
+    scope: &Scope,
+    who: &str,
+    act: &str,
+    why: &str,
+    detail: &str,
+) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO keylane_audit (queue, group_name, at, who, act, why, detail)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let row = rusqlite::params![scope.queue, scope.group, Timestamp::now().0, who, act, why, detail];
+    ours.prepare(tx, sql)?.execute(row).map(drop)
 }
 
 /// SQLite's own count of what other connections committed.

@@ -87,6 +87,7 @@ impl File<'_> {
             ("completed", finished.completed),
             ("retried", finished.retried),
             ("parked", finished.parked),
+            ("dead_lettered", finished.dead_lettered),
             ("skipped", finished.skipped),
             ("refused", finished.refused),
             ("abandoned", finished.abandoned),

@@ -94,6 +94,8 @@ fn row(partition: Partition, worker: Option<&str>) -> PartitionOverview {
         stopped: vec![],
         refused: vec![],
         quarantined: 0,
+        dead: 0,
+        note: None,
     }
 }
 
@@ -101,7 +103,7 @@ fn stopped_key() -> StoppedKey {
     StoppedKey {
         key: JobKey::try_from("k").unwrap(),
         offset: Offset(3),
-        id: "j-1".parse::<JobId>().unwrap(),
+        id: Some("j-1".parse::<JobId>().unwrap()),
         attempts: Attempt(5),
         reason: StopReason { rule: StopRule::Rejected, text: "\u{1b}[31mno\u{202e}".into() },
         since: AT,

@@ -11,7 +11,7 @@ use crate::{
     fence::{Fence, Fenced, Guards},
     group::GroupControl,
     lanes::{Tenure, Ticket},
-    store::{Candidate, ClaimError, Claimed, FencedStore, Line, PartitionOverview, StoppedKey, StoreSession},
+    store::{Candidate, ClaimError, Claimed, FencedStore, Line, Note, PartitionOverview, Steering, StoreSession},
 };
 
 /// What the clerk is asked.
@@ -26,8 +26,10 @@ pub(crate) enum Order {
     Reread(Reread),
     /// Read which jobs are in the line of this key.
     Line { partition: Partition, tenure: Tenure, key: JobKey },
-    /// Look whether a person released a key of these partitions; `anyway`: also if nothing changed since the last look.
+    /// Look what persons want of these partitions; `anyway`: also if nothing changed since the last look.
     Look { partitions: Vec<Partition>, anyway: bool },
+    /// Tell people of a partition.
+    Note { fence: Arc<Fence>, note: Option<Note> },
     /// Look whether every job of the queue is finished.
     Survey,
     /// Look whether the queue is still the one that the store has pinned: if it was made anew, nobody need join anew.
@@ -67,7 +69,12 @@ pub(crate) enum Answer {
         key: JobKey,
         outcome: Result<Line, Error>,
     },
-    Looked(Result<Vec<(Partition, StoppedKey)>, Error>),
+    /// Of these partitions; `None`: nothing changed since the last look.
+    Looked(Vec<Partition>, Result<Option<Steering>, Error>),
+    Noted {
+        partition: Partition,
+        outcome: Result<Result<(), Fenced>, Error>,
+    },
     Surveyed(Result<Vec<Remaining>, Error>),
     /// Why the queue is another one, if it is.
     Identified(Result<Option<Detail>, Error>),
@@ -137,7 +144,13 @@ impl<S: FencedStore> Clerk<S> {
             Order::Line { partition, tenure, key } => {
                 Answer::Line { partition, tenure, outcome: self.store.line(partition, &key), key }
             }
-            Order::Look { partitions, anyway } => Answer::Looked(self.look(&partitions, anyway)),
+            Order::Look { partitions, anyway } => {
+                let seen = self.look(&partitions, anyway);
+                Answer::Looked(partitions, seen)
+            }
+            Order::Note { fence, note } => {
+                Answer::Noted { partition: fence.partition(), outcome: self.store.note(&fence, note.as_ref()) }
+            }
             Order::Survey => Answer::Surveyed(self.survey()),
             Order::Identify => Answer::Identified(self.identify()),
         }
@@ -195,17 +208,17 @@ impl<S: FencedStore> Clerk<S> {
         Ok(Some(Detail::new(detail).remedy(remedy)))
     }
 
-    fn look(&mut self, partitions: &[Partition], anyway: bool) -> Result<Vec<(Partition, StoppedKey)>, Error> {
+    fn look(&mut self, partitions: &[Partition], anyway: bool) -> Result<Option<Steering>, Error> {
         // A hint is kept until all partitions were looked at because of it: a look at one of them does not use it up.
         if !anyway {
             self.unseen |= self.store.changed()?;
             if !self.unseen {
-                return Ok(Vec::new());
+                return Ok(None);
             }
         }
-        let released = self.store.released(partitions)?;
+        let steering = self.store.steering(partitions)?;
         self.unseen &= anyway;
-        Ok(released)
+        Ok(Some(steering))
     }
 
     fn survey(&mut self) -> Result<Vec<Remaining>, Error> {

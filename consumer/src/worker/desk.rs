@@ -4,7 +4,8 @@
 //! - `desk.rs`: the loop, the timers, what is asked from outside
 //! - [`holding`]: assignments, claims, revokes: carries out what `ownership` decides
 //! - [`jobs`]: records in, starts, ends, tries
-//! - [`parking`]: keys that are parked, and their lines
+//! - [`noting`]: what people are told through the store
+//! - [`parking`]: keys that are parked, and their lines; what persons want
 //! - [`writing`]: finished jobs to the scribes, and back
 //! - [`proving`]: commits, deadlines, closes
 //! - [`showing`]: what others are shown
@@ -12,6 +13,7 @@
 
 mod holding;
 mod jobs;
+mod noting;
 mod parking;
 mod proving;
 mod showing;
@@ -26,7 +28,7 @@ use std::{
 };
 
 use crossbeam_channel::{Receiver, Select, TryRecvError};
-use keylane_producer::{Job, JobKey, Partition, Timestamp};
+use keylane_producer::{Job, Partition, Timestamp};
 use keylane_sidecar::WorkerState;
 
 use crate::{
@@ -46,6 +48,7 @@ use crate::{
         counts::Counts,
         desk::{
             jobs::{Failures, Run},
+            noting::Waits,
             writing::Outbox,
         },
         places::Places,
@@ -90,7 +93,7 @@ pub(crate) struct Desk<S: FencedStore, H> {
     /// Failed tries of jobs that will be tried again.
     failures: NumberMap<Ticket, Failures>,
     /// Lanes that wait for another try.
-    keys_waiting: HashMap<Ticket, JobKey>,
+    keys_waiting: HashMap<Ticket, Waits>,
     /// Jobs that may have killed a worker, waiting to run one at a time; and the one that does.
     suspects: VecDeque<Ticket>,
     suspect: Option<Ticket>,
@@ -110,6 +113,8 @@ pub(crate) struct Desk<S: FencedStore, H> {
     next_look: BootTime,
     next_identity: BootTime,
     next_stall_look: BootTime,
+    next_note: BootTime,
+    next_halving: BootTime,
     halted: Option<BootTime>,
     away: HashMap<&'static str, BootTime>,
     end_by: Option<BootTime>,
@@ -194,6 +199,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             next_look: now,
             next_identity: now,
             next_stall_look: now,
+            next_note: now,
+            next_halving: now,
             halted: None,
             away: HashMap::new(),
             end_by: None,
@@ -252,6 +259,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             self.start_jobs(now);
             self.start_moves();
             self.look_for_stalls(now);
+            self.take_notes(now);
             self.runner.set_off();
             self.send_writes(mail, now);
             self.settle_drains();
@@ -387,7 +395,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     fn send_clerk(&mut self, mail: &Mail<S>, now: BootTime) {
         if now >= self.next_look {
             self.next_look = now.plus(self.settings.look_every);
-            if self.tenancies.values().any(|t| !t.parked.is_empty()) {
+            if !self.tenancies.is_empty() {
                 let partitions = self.tenancies.keys().copied().collect();
                 self.for_clerk.push_back(clerk::Order::Look { partitions, anyway: false });
             }

@@ -8,7 +8,7 @@ use crate::{
     lanes::LaneLimits,
     ownership::OwnershipLimits,
     retry::RetryPolicy,
-    store::{FencedStore, MAX_PARKED},
+    store::{FencedStore, MAX_PARKED, StopRule},
 };
 
 /// How a worker behaves. Start from [`WorkerSettings::named`].
@@ -20,6 +20,9 @@ pub struct WorkerSettings {
     pub lanes: LaneLimits,
     /// What follows a failed try.
     pub retry: RetryPolicy,
+    /// Rules by which a job leaves alone, as a dead letter, and its key goes on with the next one. By all others its key is
+    /// parked. Default: none.
+    pub dead_letter: Vec<StopRule>,
     /// A try that takes longer has failed. Default 30 s.
     pub job_limit: Duration,
     /// Session, margin, drain.
@@ -33,7 +36,7 @@ pub struct WorkerSettings {
     pub look_every: Duration,
     /// A partition that has work, and in which nothing was done for this long, is told. Default 5 min.
     pub stall_after: Duration,
-    /// Jobs that the lines of parked keys of one partition may hold together in the store. Beyond it the partition holds
+    /// Jobs that the lines of parked keys of one partition, and its dead letters, may hold together in the store. Beyond it the partition holds
     /// back what cannot be done, and goes on by itself when there is room. Default [`MAX_PARKED`].
     pub line_room: u64,
     /// Threads that run Rust handlers. Default: one a core.
@@ -56,6 +59,7 @@ impl WorkerSettings {
             name: name.into(),
             lanes: LaneLimits::default(),
             retry: RetryPolicy::default(),
+            dead_letter: Vec::new(),
             job_limit: Duration::from_secs(30),
             ownership: OwnershipLimits {
                 session: Duration::from_secs(15),

@@ -12,7 +12,8 @@ use crate::{
     clock::BootTime,
     fence::{Fence, Lease, Pass},
     lanes::Tenure,
-    store::{Claimed, Progress},
+    spent::Spent,
+    store::{Claimed, Note, Progress},
     watermark::Watermark,
 };
 
@@ -37,6 +38,14 @@ pub(crate) struct Tenancy {
     done: Progress,
     /// Keys that are parked.
     pub(crate) parked: HashSet<JobKey>,
+    /// Jobs that a person wants left out, with what is written down of it.
+    pub(crate) skips: HashMap<Offset, Box<str>>,
+    /// The version that the row of each key had when its line was read back, for those whose rows are still there.
+    pub(crate) lines_read: HashMap<JobKey, u64>,
+    /// The time that keys of it took of late.
+    pub(crate) spent: Spent,
+    /// What people were told of it last.
+    pub(crate) noted: Option<Note>,
     /// Rows to remove with the next write, since their lines were empty when a person wanted them run.
     pub(crate) resumed: Vec<(JobKey, u64)>,
     pub(crate) suspicion: Option<Suspicion>,
@@ -63,7 +72,7 @@ impl Tenancy {
         lease: &Arc<Lease>,
         window: usize,
     ) -> Self {
-        let Claimed { token, pass, done, stopped, clean, suspects } = claimed;
+        let Claimed { token, pass, done, stopped, skips, clean, suspects } = claimed;
         let committed = committed.filter(|_| !done.anew || done.floor > 0);
         let start = Offset(done.floor);
         // After an owner that handed over only those that an earlier one died of.
@@ -83,6 +92,10 @@ impl Tenancy {
             stalled: None,
             done,
             parked: stopped.into_iter().map(|stopped| stopped.key).collect(),
+            skips: skips.into_iter().map(|skip| (skip.offset, skip.text)).collect(),
+            lines_read: HashMap::new(),
+            spent: Spent::default(),
+            noted: None,
             resumed: Vec::new(),
             suspicion: suspected.then(|| Suspicion { below, deaths: suspects.into_iter().collect() }),
         }
@@ -153,7 +166,15 @@ mod tests {
 
     fn taken_over(clean: bool, suspects: Vec<(Offset, u32)>) -> Tenancy {
         let token = FenceToken::minted(1, Generation::new(1).unwrap(), 1);
-        let claimed = Claimed { token, pass: None, done: Progress::default(), stopped: Vec::new(), clean, suspects };
+        let claimed = Claimed {
+            token,
+            pass: None,
+            done: Progress::default(),
+            stopped: Vec::new(),
+            skips: Vec::new(),
+            clean,
+            suspects,
+        };
         let lease = Lease::new(Clock::by_hand(), Duration::from_secs(1));
         Tenancy::begin(Tenure(1), claimed, None, Partition(0), &lease, 100)
     }
@@ -162,7 +183,15 @@ mod tests {
     fn the_store_says_where_to_begin_and_the_group_is_told_what_it_does_not_know() {
         let begun = |done| {
             let token = FenceToken::minted(1, Generation::new(1).unwrap(), 1);
-            let claimed = Claimed { token, pass: None, done, stopped: Vec::new(), clean: true, suspects: Vec::new() };
+            let claimed = Claimed {
+                token,
+                pass: None,
+                done,
+                stopped: Vec::new(),
+                skips: Vec::new(),
+                clean: true,
+                suspects: Vec::new(),
+            };
             let lease = Lease::new(Clock::by_hand(), Duration::from_secs(1));
             let tenancy = Tenancy::begin(Tenure(1), claimed, Some(Offset(7)), Partition(0), &lease, 100);
             (tenancy.watermark.position(), tenancy.to_commit())

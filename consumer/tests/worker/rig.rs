@@ -15,7 +15,10 @@ use keylane_consumer::{
     FencedStore, Handler, JobContext, Notice, Outcome, Parts, Summary, Worker, WorkerHandle, WorkerSettings,
     clock::Clock,
     group::local::{LocalGroup, LocalGroupSettings},
-    store::{StopRule, StoreSession, sqlite::SqliteStore},
+    store::{
+        SteerOrder, StopRule, StoreSession,
+        sqlite::{SqliteSession, SqliteStore},
+    },
 };
 use keylane_producer::{
     Enqueuer, GroupName, Job, JobKey, Log, Partition, PartitionCount, QueueIdentity, QueueSpec, Record, Timestamp,
@@ -286,6 +289,17 @@ impl Rig {
         session.release_key(partition, &key, row.version).unwrap()
     }
 
+    /// A session for what persons do.
+    pub(crate) fn person(&self) -> SqliteSession {
+        SqliteStore::new(self.store_path()).open(&self.queue, &"workers".parse().unwrap()).unwrap()
+    }
+
+    pub(crate) fn steer(&self, key: &str) -> SteerOrder {
+        let key = JobKey::try_from(key).unwrap();
+        let partition = partition_of(key.as_bytes(), self.queue.partitions);
+        SteerOrder { partition, key, who: "a person".to_owned(), why: "a reason".to_owned() }
+    }
+
     pub(crate) fn stop_rule(&self, key: &str) -> StopRule {
         let key = JobKey::try_from(key).unwrap();
         let mut session = SqliteStore::new(self.store_path()).open(&self.queue, &"workers".parse().unwrap()).unwrap();
@@ -332,6 +346,13 @@ impl Running {
 
     pub(crate) fn join(self) -> Summary {
         self.thread.join().unwrap()
+    }
+
+    /// What runs is cut short.
+    pub(crate) fn force(self) -> Summary {
+        self.handle.end();
+        self.handle.force();
+        self.join()
     }
 
     pub(crate) fn end(self) -> Summary {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::ControlFlow};
 
 use keylane_consumer::{
     group::GroupWatch,
-    store::{Progress, RefusedWrites, StoppedKey},
+    store::{NoteRead, Progress, RefusedWrites, StoppedKey},
     view::{self, Seen},
 };
 use keylane_producer::{GroupName, Log, Offset, Partition, QueueIdentity, Timestamp, log::Bounds};
@@ -30,6 +30,10 @@ pub(crate) struct Picture {
     pub(crate) refused: Vec<(Partition, RefusedWrites)>,
     /// Partitions with records in quarantine, and how many.
     pub(crate) quarantined: Vec<(Partition, u64)>,
+    /// Partitions with dead letters, and how many.
+    pub(crate) dead: Vec<(Partition, u64)>,
+    /// What the owners of partitions tell of them, where somebody owns them now.
+    pub(crate) notes: Vec<(Partition, NoteRead)>,
     /// How far the store's clock is ahead of this machine's, in milliseconds, if it has one of its own. Nothing depends on it.
     pub(crate) clock_skew_ms: Option<i64>,
 }
@@ -64,11 +68,15 @@ impl Eye {
             store: store.as_deref(),
             bounds: &bounds,
         });
-        let mut picture =
-            Picture { at, snapshot, stopped: vec![], refused: vec![], quarantined: vec![], clock_skew_ms };
+        let (stopped, refused, quarantined, dead, notes) = (vec![], vec![], vec![], vec![], vec![]);
+        let mut picture = Picture { at, snapshot, stopped, refused, quarantined, dead, notes, clock_skew_ms };
         for row in store.into_iter().flatten() {
             picture.stopped.extend(row.stopped.into_iter().map(|key| (row.partition, key)));
             picture.refused.extend(row.refused.into_iter().map(|refused| (row.partition, refused)));
+            picture.dead.extend((row.dead > 0).then_some((row.partition, row.dead)));
+            if picture.is_worked_on(row.partition) {
+                picture.notes.extend(row.note.map(|note| (row.partition, note)));
+            }
             picture.quarantined.extend((row.quarantined > 0).then_some((row.partition, row.quarantined)));
         }
         Ok(picture)

@@ -11,7 +11,7 @@ use crate::{
     broker,
     cli::Global,
     exit::Failure,
-    output::{Output, Table, counted, grouped},
+    output::{Output, Table, counted, grouped, printable},
     time,
 };
 
@@ -35,7 +35,9 @@ pub(super) fn print(report: &Report, global: &Global, output: &mut Output) -> Re
         output.line("")?;
         output.table(&workers(report))?;
     }
+    standstill(report, output)?;
     stopped(report, standing, global, output)?;
+    dead(report, global, output)?;
     refused(report, output)?;
     quarantined(report, global, output)?;
     if let Some(skew) = picture.clock_skew_ms.filter(|skew| skew.unsigned_abs() >= SKEW_TOLD_MS) {
@@ -140,7 +142,8 @@ fn one_stopped(
     output: &mut Output,
 ) -> Result<(), Failure> {
     let since = since(key.since, report.picture.at);
-    let waiting = match key.jobs.saturating_sub(1) {
+    let waiting = match key.jobs.saturating_sub(u64::from(key.id.is_some())) {
+        jobs if key.id.is_none() => format!("{} in its line", counted(jobs, "job")),
         0 => "no job waits behind it".to_owned(),
         1 => "1 job waits behind it".to_owned(),
         jobs => format!("{} wait behind it", counted(jobs, "job")),
@@ -153,12 +156,18 @@ fn one_stopped(
         StopRule::OutOfTime => format!("out of time at try {tries}"),
         StopRule::Rejected => format!("rejected at try {tries}"),
         StopRule::WorkerDied => "workers died while it ran".to_owned(),
+        StopRule::Paused => "paused by a person".to_owned(),
+        StopRule::Skipped => "skipped by a person".to_owned(),
     };
-    output.line(&format!("    job {}, {rule}: {}", key.id, cut(&key.reason.text)))?;
+    let job = key.id.as_ref().map(|id| format!("job {id}, ")).unwrap_or_default();
+    output.line(&format!("    {job}{rule}: {}", cut(&key.reason.text)))?;
     output.line(&match (key.released, report.picture.is_worked_on(*partition)) {
         (true, true) => "    released: it goes on".to_owned(),
         (true, false) => "    released: it goes on when a worker starts".to_owned(),
-        (false, _) => format!("    replay it: {}", retry_command(key, global)),
+        (false, _) if key.reason.rule == StopRule::Paused => {
+            format!("    let it go on: {}", command("resume", key, " --why TEXT", global))
+        }
+        (false, _) => format!("    replay it: {}", command("retry", key, "", global)),
     })
 }
 
@@ -168,24 +177,63 @@ fn full(report: &Report, output: &mut Output) -> Result<(), Failure> {
     for (partition, key) in &report.picture.stopped {
         *parked.entry(partition.0).or_default() += key.jobs;
     }
+    for (partition, letters) in &report.picture.dead {
+        *parked.entry(partition.0).or_default() += letters;
+    }
     let full: Vec<u32> = parked.into_iter().filter(|(_, jobs)| *jobs >= MAX_PARKED).map(|(at, _)| at).collect();
     if full.is_empty() {
         return Ok(());
     }
     let (plural, hold) = if full.len() == 1 { ("", "holds") } else { ("s", "hold") };
     output.line(&format!(
-        "  The lines of partition{plural} {} are full ({}): it {hold} back what cannot be done until lines are replayed or dropped",
+        "  The lines and dead letters of partition{plural} {} are full ({}): it {hold} back what cannot be done until some are replayed or dropped",
         time::ranges(&full),
         counted(MAX_PARKED, "job"),
     ))
 }
 
 /// As it would be typed.
-fn retry_command(key: &StoppedKey, global: &Global) -> String {
+fn command(name: &str, key: &StoppedKey, flags: &str, global: &Global) -> String {
     let text = key.key.to_string();
     let quoted = shlex::try_quote(&text).map_or_else(|_| text.clone(), std::borrow::Cow::into_owned);
     let end_of_flags = if text.starts_with('-') { "-- " } else { "" };
-    format!("keylane retry{} {end_of_flags}{quoted}", broker::flags(global))
+    format!("keylane {name}{}{flags} {end_of_flags}{quoted}", broker::flags(global))
+}
+
+/// Partitions that have work and do not move, as their owners say.
+fn standstill(report: &Report, output: &mut Output) -> Result<(), Failure> {
+    let mut first = true;
+    for (partition, read) in &report.picture.notes {
+        let Some(stall) = &read.note.stall else { continue };
+        if first {
+            output.line("")?;
+            first = false;
+        }
+        let (after, jobs) = (since(Timestamp(stall.since), report.picture.at), counted(stall.waiting, "job"));
+        output.line(&format!(
+            "Partition {partition} stands still for {after} with {jobs} to do: {}",
+            printable(&stall.cause)
+        ))?;
+    }
+    let waiting: usize = report.picture.notes.iter().map(|(_, read)| read.note.retrying.len()).sum();
+    if waiting > 0 {
+        if first {
+            output.line("")?;
+        }
+        let keys = counted(waiting as u64, "key");
+        let verb = if waiting == 1 { "waits" } else { "wait" };
+        output.line(&format!("{keys} {verb} for another try: keylane why KEY has when and why"))?;
+    }
+    Ok(())
+}
+
+fn dead(report: &Report, global: &Global, output: &mut Output) -> Result<(), Failure> {
+    let letters: u64 = report.picture.dead.iter().map(|(_, letters)| letters).sum();
+    if letters == 0 {
+        return Ok(());
+    }
+    output.line("")?;
+    output.line(&format!("{}: keylane dead{} list", counted(letters, "dead letter"), broker::flags(global)))
 }
 
 fn refused(report: &Report, output: &mut Output) -> Result<(), Failure> {

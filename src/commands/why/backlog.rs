@@ -19,28 +19,28 @@ const MOST: u64 = 2_000_000;
 
 /// What is on the log.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Backlog {
+pub(crate) struct Backlog {
     /// The key's jobs that are not done and not parked; null: not all were looked through.
     pub(super) jobs: Option<u64>,
     /// The first of them.
-    pub(super) first: Option<First>,
+    pub(crate) first: Option<First>,
     /// Jobs of other keys before that one that are not done either.
     pub(super) before: u64,
     /// Records looked through.
     pub(super) looked_through: u64,
     #[serde(skip)]
-    offsets: Vec<u64>,
+    pub(crate) offsets: Vec<u64>,
 }
 
 /// The job that the others wait for.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct First {
-    pub(super) offset: u64,
-    pub(super) job: String,
+pub(crate) struct First {
+    pub(crate) offset: u64,
+    pub(crate) job: String,
     pub(super) enqueued_at: String,
 }
 
-pub(super) fn of(eye: &mut Eye, partition: Partition, key: &JobKey) -> Result<Backlog, Failure> {
+pub(crate) fn of(eye: &mut Eye, partition: Partition, key: &JobKey) -> Result<Backlog, Failure> {
     let Unfinished { from, done, .. } = unfinished(eye, partition)?;
     let mut backlog = Backlog::default();
     let mut whole = true;
@@ -80,7 +80,7 @@ fn unfinished(eye: &mut Eye, partition: Partition) -> Result<Unfinished, Failure
 /// Where one job stands.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// In the parked line, counted from 1.
     Parked { offset: u64, position: u64 },
     /// On the log, counted from 1 among the key's jobs that wait there.
@@ -89,7 +89,7 @@ pub(super) enum Place {
     Done { offset: u64 },
 }
 
-pub(super) fn place(
+pub(crate) fn place(
     eye: &mut Eye,
     found: &Found<'_>,
     key: &JobKey,

@@ -1,5 +1,6 @@
 //! Pure: the answer in words, the weightiest first.
 
+use keylane_producer::Timestamp;
 use keylane_sidecar::PartitionState;
 
 use super::{Found, Place, State};
@@ -11,6 +12,7 @@ use crate::{
 pub(super) fn of(found: &Found<'_>, place: Option<&Place>) -> Vec<String> {
     let mut said = vec![verdict(found)];
     said.extend(line(found));
+    said.extend(retry(found));
     said.extend(owner(found));
     said.extend(backlog(found));
     said.extend(place.map(stands));
@@ -21,6 +23,10 @@ fn verdict(found: &Found<'_>) -> String {
     let (key, partition) = (&found.key, found.partition);
     match found.state() {
         State::Parked => format!("{key} stands still: it is parked until a person acts (partition {partition})."),
+        State::Paused => {
+            format!("{key} stands still: it is paused until a person lets it go on (partition {partition}).")
+        }
+        State::Retrying => format!("{key} waits: its first job failed and is tried again (partition {partition})."),
         State::NoOwner => format!("{key} stands still: nobody works on its partition {partition}."),
         State::Replaying => {
             format!("{key} is replayed: its parked jobs run before newer ones (partition {partition}).")
@@ -30,10 +36,25 @@ fn verdict(found: &Found<'_>) -> String {
     }
 }
 
+fn retry(found: &Found<'_>) -> Option<String> {
+    let retry = found.retry?;
+    let (offset, attempts, reason) = (retry.offset, retry.attempts, printable(&retry.reason));
+    let next = time::rfc3339(Timestamp(retry.next_try));
+    Some(format!("The job at offset {offset} failed at try {attempts}: {reason}. The next try: {next}."))
+}
+
 fn line(found: &Found<'_>) -> Option<String> {
     let line = found.line?;
+    let Some(id) = &line.id else {
+        let (since, text) = (time::rfc3339(line.since), printable(&line.reason.text));
+        let jobs = are(line.jobs, "job");
+        return Some(format!(
+            "Paused {since} by {text}. {jobs} in its line. The way out: keylane resume {} --why TEXT.",
+            found.key
+        ));
+    };
     let (rule, text) = (line.reason.rule.as_str(), printable(&line.reason.text));
-    let (job, attempt) = (line.id.as_str(), line.attempts.0);
+    let (job, attempt) = (id.as_str(), line.attempts.0);
     let mut said = format!(
         "Job {job} was parked {} ({rule} at try {attempt}): {text}. {} in its line.",
         time::rfc3339(line.since),
@@ -65,7 +86,7 @@ fn owner(found: &Found<'_>) -> Option<String> {
             let last = found.view.last_known_worker.as_deref();
             let last = last.map_or_else(|| "Nobody had it yet.".to_owned(), |last| format!("{last} had it last."));
             Some(match found.state() {
-                State::Parked => format!("Nobody has the partition now. {last}"),
+                State::Parked | State::Paused => format!("Nobody has the partition now. {last}"),
                 _ => format!("{last} It goes on when a worker starts: keylane work."),
             })
         }

@@ -103,18 +103,13 @@ fn in_words(notice: &Notice) -> (Tone, String) {
             Plain,
             format!("job {job} of key {key} failed at try {}, next in {}: {reason}", attempt.0, time::short(*after)),
         ),
-        Notice::KeyStopped { key, job, attempts, rule, reason, .. } => (
-            Bad,
-            format!(
-                "key {key} is parked at job {job} ({}): {reason}",
-                match rule {
-                    StopRule::OutOfAttempts => format!("out of {} attempts", attempts.0),
-                    StopRule::OutOfTime => format!("out of time at try {}", attempts.0),
-                    StopRule::Rejected => "rejected".to_owned(),
-                    StopRule::WorkerDied => "workers died".to_owned(),
-                }
-            ),
-        ),
+        Notice::KeyStopped { key, job, attempts, rule, reason, .. } => {
+            (Bad, format!("key {key} is parked at job {job} ({}): {reason}", by_rule(*rule, attempts.0)))
+        }
+        Notice::DeadLettered { key, job, attempts, rule, reason, .. } => {
+            (Bad, format!("job {job} of key {key} is a dead letter ({}): {reason}", by_rule(*rule, attempts.0)))
+        }
+        Notice::KeyPaused { key, .. } => (Plain, format!("key {key} is paused: its jobs wait in its line")),
         Notice::LinesFull { partition, room } => (
             Bad,
             format!("partition {partition} holds back: its parked keys' lines are full ({})", counted(*room, "job")),
@@ -182,6 +177,13 @@ fn in_json(notice: &Notice) -> Value {
             "event": "key_stopped", "partition": partition.0, "offset": offset.0, "job": job.as_str(),
             "key": key.to_string(), "attempts": attempts.0, "rule": rule.as_str(), "reason": reason,
         }),
+        Notice::DeadLettered { partition, offset, job, key, attempts, rule, reason } => json!({
+            "event": "dead_lettered", "partition": partition.0, "offset": offset.0, "job": job.as_str(),
+            "key": key.to_string(), "attempts": attempts.0, "rule": rule.as_str(), "reason": reason,
+        }),
+        Notice::KeyPaused { partition, key } => {
+            json!({ "event": "key_paused", "partition": partition.0, "key": key.to_string() })
+        }
         Notice::LinesFull { partition, room } => {
             json!({ "event": "lines_full", "partition": partition.0, "room": room })
         }
@@ -201,5 +203,16 @@ fn in_json(notice: &Notice) -> Value {
         }
         Notice::Ending => json!({ "event": "ending" }),
         Notice::Left => json!({ "event": "left" }),
+    }
+}
+
+fn by_rule(rule: StopRule, attempts: u32) -> String {
+    match rule {
+        StopRule::OutOfAttempts => format!("out of {attempts} attempts"),
+        StopRule::OutOfTime => format!("out of time at try {attempts}"),
+        StopRule::Rejected => "rejected".to_owned(),
+        StopRule::WorkerDied => "workers died".to_owned(),
+        StopRule::Paused => "paused by a person".to_owned(),
+        StopRule::Skipped => "skipped by a person".to_owned(),
     }
 }

@@ -2,10 +2,10 @@
 
 use std::{ffi::OsString, time::Duration};
 
-use keylane_consumer::{WorkerSettings, handler::child::ChildSettings};
+use keylane_consumer::{WorkerSettings, handler::child::ChildSettings, store::StopRule};
 
 use crate::{
-    cli::{StoreUrl, WorkArgs, duration_text},
+    cli::{Leaves, StoreUrl, WorkArgs, duration_text},
     exit::{Code, Failure},
 };
 
@@ -38,6 +38,7 @@ pub(super) fn from_flags(args: &WorkArgs, store: &StoreUrl) -> Result<WorkerSett
     settings.retry.first = args.retry_first;
     settings.retry.longest = args.retry_longest;
     settings.retry.give_up_after = args.give_up_after;
+    settings.dead_letter = args.dead_letter.iter().flat_map(|leaves| rules(*leaves)).copied().collect();
     settings.stall_after = args.stall_after;
     settings.job_limit = args.job_timeout;
     settings.ownership.session = args.session_timeout;
@@ -50,6 +51,16 @@ pub(super) fn from_flags(args: &WorkArgs, store: &StoreUrl) -> Result<WorkerSett
     settings.store_connections = args.store_connections;
     settings.check()?;
     Ok(settings)
+}
+
+fn rules(leaves: Leaves) -> &'static [StopRule] {
+    match leaves {
+        Leaves::OutOfAttempts => &[StopRule::OutOfAttempts],
+        Leaves::OutOfTime => &[StopRule::OutOfTime],
+        Leaves::Rejected => &[StopRule::Rejected],
+        Leaves::WorkerDied => &[StopRule::WorkerDied],
+        Leaves::All => &[StopRule::OutOfAttempts, StopRule::OutOfTime, StopRule::Rejected, StopRule::WorkerDied],
+    }
 }
 
 pub(super) fn child(args: &WorkArgs, store: &StoreUrl) -> Result<ChildSettings, Failure> {

@@ -45,6 +45,11 @@ enum Step {
         partition: u32,
         key: usize,
     },
+    /// A person wants the key to stand still.
+    Stand {
+        partition: u32,
+        key: usize,
+    },
     Reread {
         pick: usize,
         gone: u8,
@@ -80,7 +85,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => pick.clone().prop_map(|pick| Step::Wait { pick }),
         1 => pick.clone().prop_map(|pick| Step::Stop { pick }),
         3 => pick.clone().prop_map(|pick| Step::Due { pick }),
-        2 => (partition, 0..KEYS).prop_map(|(partition, key)| Step::Release { partition, key }),
+        2 => (partition.clone(), 0..KEYS).prop_map(|(partition, key)| Step::Release { partition, key }),
+        2 => (partition, 0..KEYS).prop_map(|(partition, key)| Step::Stand { partition, key }),
         4 => (pick.clone(), any::<u8>()).prop_map(|(pick, gone)| Step::Reread { pick, gone }),
         4 => Just(Step::Move),
         4 => pick.clone().prop_map(|pick| Step::Moved { pick }),
@@ -165,6 +171,7 @@ impl World {
             Step::Stop { pick } => self.settle(pick, 2),
             Step::Due { pick } => self.due(pick),
             Step::Release { partition, key } => self.release(Partition(partition), key)?,
+            Step::Stand { partition, key } => self.stand(Partition(partition), key)?,
             Step::Reread { pick, gone } => self.reread(pick, gone)?,
             Step::Move => self.moves()?,
             Step::Moved { pick } => self.moved(pick),
@@ -292,8 +299,9 @@ impl World {
             1 => self.lanes.wait(ticket, &lane),
             _ => self.lanes.park(ticket, &lane),
         }
-        *self.doing(ticket, key).unwrap() = if how == 1 { Doing::Waiting(ticket) } else { Doing::Nothing };
         let p = self.partitions.get_mut(&ticket.partition).unwrap();
+        let waits = how == 1 && !p.parked.contains_key(&key);
+        p.doing.insert(key, if waits { Doing::Waiting(ticket) } else { Doing::Nothing });
         let (queue, from_line) = (p.queues.get_mut(&key).unwrap(), p.from_line.entry(key).or_default());
         if how == 0 {
             assert_eq!(queue.pop_front(), Some(ticket.offset));
@@ -307,6 +315,37 @@ impl World {
             line.extend(queue.drain(..std::mem::take(from_line).max(1)));
             p.parked.insert(key, false);
         }
+        self.leave_to_the_line(ticket.partition, key);
+    }
+
+    /// What a parked key had read back from its line is the line's again, unless its head runs or is being read.
+    fn leave_to_the_line(&mut self, partition: Partition, key: usize) {
+        let p = self.partitions.get_mut(&partition).unwrap();
+        if !p.parked.contains_key(&key) || !matches!(p.doing[&key], Doing::Nothing) {
+            return;
+        }
+        let back = std::mem::take(p.from_line.entry(key).or_default());
+        let mut line: VecDeque<_> = p.queues.get_mut(&key).unwrap().drain(..back).collect();
+        let in_line = p.lines.entry(key).or_default();
+        line.append(in_line);
+        *in_line = line;
+    }
+
+    fn stand(&mut self, partition: Partition, key: usize) -> Result<(), TestCaseError> {
+        let Some(p) = self.partitions.get_mut(&partition) else { return Ok(()) };
+        let stands = p.parked.contains_key(&key);
+        prop_assert_eq!(self.lanes.stand(partition, p.tenure, &name(key)), !stands);
+        if stands {
+            return Ok(());
+        }
+        p.parked.insert(key, false);
+        p.queues.entry(key).or_default();
+        let doing = p.doing.entry(key).or_insert(Doing::Nothing);
+        if matches!(doing, Doing::Waiting(_)) {
+            *doing = Doing::Nothing;
+        }
+        self.leave_to_the_line(partition, key);
+        Ok(())
     }
 
     /// What parked keys hold goes to their lines, in order and all of it.
@@ -413,6 +452,7 @@ impl World {
         absent.sort_unstable();
         prop_assert_eq!(&told, &absent);
         self.finished.extend(told);
+        self.leave_to_the_line(partition, key);
         Ok(())
     }
 

@@ -25,10 +25,10 @@ pub fn a_release_is_conditional_on_what_was_read<P: Place>() {
     assert!(!person.release_key(P0, &key("k"), seen.version + 1).unwrap());
     assert!(!person.release_key(P0, &key("other"), seen.version).unwrap());
     assert!(!person.release_key(P1, &key("k"), seen.version).unwrap());
-    assert!(a.session.released(&[P0, P1]).unwrap().is_empty());
+    assert!(a.session.steering(&[P0, P1]).unwrap().keys.is_empty());
     assert!(person.release_key(P0, &key("k"), seen.version).unwrap());
     assert!(!person.release_key(P0, &key("k"), seen.version).unwrap(), "the row moved on");
-    let released = a.session.released(&[P1, P0]).unwrap();
+    let released = a.session.steering(&[P1, P0]).unwrap().keys;
     assert_eq!((released.len(), released[0].0, &released[0].1.key), (1, P0, &key("k")));
     assert!(released[0].1.version > seen.version);
     assert!(rig.claim("b", 2, P0).claimed.stopped[0].released, "the next owner is told, for it has the line to run");
@@ -153,5 +153,5 @@ fn stopped<S: super::FencedStore>(holder: &mut Holder<S>) -> StoppedKey {
 fn release<P: Place>(rig: &Rig<P>, holder: &mut Holder<P::Store>) -> u64 {
     let seen = stopped(holder);
     assert!(rig.session().release_key(P0, &seen.key, seen.version).unwrap());
-    holder.session.released(&[P0]).unwrap()[0].1.version
+    holder.session.steering(&[P0]).unwrap().keys[0].1.version
 }

@@ -90,7 +90,7 @@ pub fn a_dropped_line_is_empty_and_its_row_goes<P: Place>() {
     assert!(rig.session().act_on_line(&order(&seen, LineAct::Drop)).unwrap());
     let line = a.session.line(P0, &key("k")).unwrap();
     assert!(line.jobs.is_empty() && line.version > seen.version);
-    assert_eq!(a.session.released(&[P0]).unwrap().len(), 1, "its owner is told");
+    assert_eq!(a.session.steering(&[P0]).unwrap().keys.len(), 1, "its owner is told");
     // A job that was on its way to the line when that was dropped is in it, and nothing forgets it.
     a.write(vec![park("k", 2)]).unwrap();
     let mut part = a.part(Vec::new());

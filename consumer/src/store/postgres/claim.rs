@@ -9,10 +9,10 @@ use tokio_postgres::types::Type;
 use super::{
     PostgresSession, count,
     fault::{SqlError, cannot},
-    int, markers,
+    int, markers, note,
     rules::Rules,
     scope::Scope,
-    stopped, uint,
+    steer, stopped, uint,
     wire::{Param, Transaction, Wire},
 };
 use crate::{
@@ -44,12 +44,19 @@ pub(super) fn claim(session: &mut PostgresSession, candidate: &Candidate) -> Res
         begin(&mut tx, scope, candidate)?;
     }
     let minted = raise(&mut tx, scope, candidate, clean, rules).map_err(&sql)?.ok_or_else(|| missing(partition))?;
+    steer::forget(&mut tx, scope, partition).map_err(&sql)?;
+    note::clear(&mut tx, scope, partition).map_err(&sql)?;
     let token = FenceToken::minted(uint(row.epoch), candidate.generation, uint(minted));
     let claimed = Claimed {
         token,
         pass: Some(Pass::minted(scope.id, partition, token, &candidate.owner)),
         done: markers::progress(&mut tx, scope, partition).map_err(&sql)?,
         stopped: stopped::of(&mut tx, scope, partition)?,
+        skips: steer::skips(&mut tx, scope, &[count(partition.0)])
+            .map_err(&sql)?
+            .into_iter()
+            .map(|(_, skip)| skip)
+            .collect(),
         clean,
         suspects: suspects(&mut tx, scope, partition).map_err(&sql)?,
     };

@@ -50,7 +50,7 @@ pub(super) fn starting(
 
 /// A transaction of our own under one fence: looked at before and after, and compared with the row in between. It takes the
 /// row alone, so that of two notes the later one stays.
-fn fenced(
+pub(super) fn fenced(
     session: &mut PostgresSession,
     fence: &Fence,
     act: impl FnOnce(&mut Transaction<'_>, &Scope, FenceToken) -> Result<(), SqlError>,

@@ -8,7 +8,7 @@ use tokio_postgres::types::Type;
 use super::{
     PostgresSession, PostgresStore,
     fault::{SqlError, cannot},
-    markers, schema,
+    markers, note, schema,
     scope::Scope,
     stopped, uint,
     wire::Transaction,
@@ -48,6 +48,7 @@ fn read(tx: &mut Transaction<'_>, scope: &Scope) -> Result<Vec<PartitionOverview
     let sql = cannot(DOING);
     let mut done = markers::all(tx, scope).map_err(&sql)?;
     let mut late = refused(tx, scope).map_err(&sql)?;
+    let mut notes = note::all(tx, scope).map_err(&sql)?;
     let mut keys = BTreeMap::<Partition, Vec<_>>::new();
     for (partition, key) in stopped::all(tx, scope)? {
         keys.entry(partition).or_default().push(key);
@@ -58,13 +59,15 @@ fn read(tx: &mut Transaction<'_>, scope: &Scope) -> Result<Vec<PartitionOverview
         found.done = Progress { anew: scope.anew, ..done };
         found.refused = late.remove(&found.partition).unwrap_or_default();
         found.stopped = keys.remove(&found.partition).unwrap_or_default();
+        found.note = notes.remove(&found.partition);
     }
     Ok(partitions)
 }
 
 fn rows(tx: &mut Transaction<'_>, scope: &Scope) -> Result<Vec<PartitionOverview>, SqlError> {
     let sql = "SELECT part, worker, (extract(epoch FROM claimed_at) * 1000)::bigint, closed, handed_over,
-                   (SELECT count(*) FROM keylane.quarantine AS q WHERE q.scope = f.scope AND q.part = f.part)
+                   (SELECT count(*) FROM keylane.quarantine AS q WHERE q.scope = f.scope AND q.part = f.part),
+                   (SELECT count(*) FROM keylane.dead AS d WHERE d.scope = f.scope AND d.part = f.part)
                FROM keylane.fence AS f WHERE scope = $1 ORDER BY part";
     let rows = tx.query(sql, &[(&scope.id, Type::INT8)])?;
     let partition = |row: &tokio_postgres::Row| PartitionOverview {
@@ -77,6 +80,8 @@ fn rows(tx: &mut Transaction<'_>, scope: &Scope) -> Result<Vec<PartitionOverview
         stopped: Vec::new(),
         refused: Vec::new(),
         quarantined: uint(row.get(5)),
+        dead: uint(row.get(6)),
+        note: None,
     };
     Ok(rows.iter().map(partition).collect())
 }

@@ -6,7 +6,7 @@ use keylane_producer::{Attempt, JobKey, Offset, Partition, StoredRecord, Timesta
 use tokio_postgres::types::Type;
 
 use super::{
-    PostgresSession, PostgresStore, count,
+    PostgresSession, PostgresStore, audit, count,
     fault::{SqlError, cannot},
     int,
     scope::Scope,
@@ -209,14 +209,6 @@ fn carry_out(tx: &mut Transaction<'_>, scope: &Scope, order: &LineOrder) -> Resu
     let next = stopped::next_version(tx, scope)?;
     let sql = "UPDATE keylane.stopped SET released = true, version = $4 WHERE scope = $1 AND part = $2 AND key = $3";
     tx.execute(sql, &[(&scope.id, Type::INT8), (&part, Type::INT4), (&bytes, Type::BYTEA), (&next, Type::INT8)])?;
-    let sql = "INSERT INTO keylane.audit (queue, group_name, who, act, why, detail) VALUES ($1, $2, $3, $4, $5, $6)";
-    let params: [Param<'_>; 6] = [
-        (&&*scope.queue, Type::TEXT),
-        (&&*scope.group, Type::TEXT),
-        (&order.who, Type::TEXT),
-        (&order.act.as_str(), Type::TEXT),
-        (&order.why, Type::TEXT),
-        (&order.detail(jobs, last), Type::TEXT),
-    ];
-    tx.execute(sql, &params).map(|_| true)
+    audit(tx, scope, &order.who, order.act.as_str(), &order.why, &order.detail(jobs, last))?;
+    Ok(true)
 }

@@ -95,7 +95,7 @@ fn carry_out(
 ) -> Result<(), SqlError> {
     let here: [Param<'_>; 1] = [(&scope, Type::INT8)];
     if reset.forgets_progress {
-        for table in ["marker", "admitted", "stopped", "parked", "suspect", "quarantine"] {
+        for table in ["marker", "admitted", "stopped", "parked", "skip", "note", "suspect", "quarantine"] {
             tx.execute(&format!("DELETE FROM keylane.{table} WHERE scope = $1"), &here)?;
         }
     }

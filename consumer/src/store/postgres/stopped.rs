@@ -5,16 +5,16 @@ use keylane_producer::{Attempt, JobKey, Offset, Partition, Timestamp};
 use tokio_postgres::{Row, types::Type};
 
 use super::{
-    PostgresSession, PostgresStore, count,
+    PostgresStore, count,
     fault::{SqlError, cannot},
     int,
     scope::Scope,
-    uint,
+    text, uint,
     wire::{Param, Transaction},
 };
 use crate::{
     error::{Detail, Error},
-    store::{JobWrite, StopReason, StopRule, StoppedKey, cut},
+    store::{DeadActed, DeadLetter, JobWrite, StopReason, StopRule, StoppedKey},
 };
 
 const COLUMNS: &str = "part, key, \"offset\", job_id, attempts, rule, reason,
@@ -43,8 +43,7 @@ pub(super) fn stop(
                ON CONFLICT (scope, part, key) DO UPDATE
                SET \"offset\" = excluded.\"offset\", job_id = excluded.job_id, attempts = excluded.attempts,
                    rule = excluded.rule, reason = excluded.reason, since = now(), version = excluded.version, released = false";
-    // A NUL is the one character that Postgres has no text for.
-    let text = cut(&reason.text).replace('\0', "\u{fffd}");
+    let text = text(&reason.text);
     let version = next_version(tx, scope)?;
     let row: [Param<'_>; 9] = [
         (&scope.id, Type::INT8),
@@ -86,15 +85,56 @@ pub(super) fn resume(
     tx.execute(sql, &params).map(drop)
 }
 
-/// Keys of these partitions that were released and whose rows are still there.
-pub(super) fn released(
-    session: &mut PostgresSession,
-    partitions: &[Partition],
+/// Keys of these partitions that were released, or that a person wants to stand still.
+pub(super) fn steered(
+    tx: &mut Transaction<'_>,
+    scope: &Scope,
+    parts: &[i32],
 ) -> Result<Vec<(Partition, StoppedKey)>, Error> {
-    let PostgresSession { wire, scope, .. } = session;
-    let parts: Vec<i32> = partitions.iter().map(|partition| count(partition.0)).collect();
-    let mut tx = wire.begin_picture("cannot read the stopped keys from the store")?;
-    select(&mut tx, scope, "part = ANY ($2) AND released", &[(&scope.id, Type::INT8), (&parts, Type::INT4_ARRAY)])
+    let which = "part = ANY ($2) AND (released OR rule = 'paused')";
+    select(tx, scope, which, &[(&scope.id, Type::INT8), (&parts, Type::INT4_ARRAY)])
+}
+
+/// A dead letter went back into its key's line: if the key does not stand still, the line is to be run.
+pub(super) fn let_go(tx: &mut Transaction<'_>, scope: &Scope, letter: &DeadLetter) -> Result<DeadActed, SqlError> {
+    let version = next_version(tx, scope)?;
+    let sql = "INSERT INTO keylane.stopped AS s (scope, part, key, \"offset\", job_id, attempts, rule, reason, version, released)
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, true)
+               ON CONFLICT (scope, part, key) DO UPDATE SET version = excluded.version
+               RETURNING released";
+    let row: [Param<'_>; 9] = [
+        (&scope.id, Type::INT8),
+        (&count(letter.partition.0), Type::INT4),
+        (&letter.key.as_bytes(), Type::BYTEA),
+        (&int(letter.offset.0), Type::INT8),
+        (&letter.id.as_str(), Type::TEXT),
+        (&count(letter.attempts.0), Type::INT4),
+        (&letter.reason.rule.as_str(), Type::TEXT),
+        (&&*letter.reason.text, Type::TEXT),
+        (&version, Type::INT8),
+    ];
+    let goes = tx.query(sql, &row)?.first().is_some_and(|row| row.get(0));
+    Ok(if goes { DeadActed::Done } else { DeadActed::InLine })
+}
+
+/// A job was taken out of the line of a key that stands still. If it was the last, and no person wants the key to stand, it goes on.
+pub(super) fn left(
+    tx: &mut Transaction<'_>,
+    scope: &Scope,
+    partition: Partition,
+    key: &JobKey,
+) -> Result<(), SqlError> {
+    let version = next_version(tx, scope)?;
+    let sql = "UPDATE keylane.stopped SET version = $4, released = rule <> 'paused' AND NOT EXISTS
+                   (SELECT FROM keylane.parked AS p WHERE p.scope = $1 AND p.part = $2 AND p.key = $3)
+               WHERE scope = $1 AND part = $2 AND key = $3";
+    let params: [Param<'_>; 4] = [
+        (&scope.id, Type::INT8),
+        (&count(partition.0), Type::INT4),
+        (&key.as_bytes(), Type::BYTEA),
+        (&version, Type::INT8),
+    ];
+    tx.execute(sql, &params).map(drop)
 }
 
 /// Keys of the partition that have a row, released ones too.
@@ -140,7 +180,7 @@ fn read(row: &Row) -> Result<StoppedKey, Box<dyn std::error::Error + Send + Sync
     Ok(StoppedKey {
         key: JobKey::try_from(row.get::<_, &[u8]>(1))?,
         offset: Offset(uint(row.get(2))),
-        id: row.get::<_, &str>(3).parse()?,
+        id: Some(row.get::<_, &str>(3)).filter(|id| !id.is_empty()).map(str::parse).transpose()?,
         attempts: Attempt(row.get::<_, i32>(4).unsigned_abs()),
         reason: StopReason {
             rule: StopRule::parse(rule).ok_or_else(|| format!("'{rule}' is no rule that stops a key"))?,

@@ -164,6 +164,10 @@ impl<W: Way> Place for Database<W> {
         rows.lines().map(row).collect()
     }
 
+    fn acts(&self) -> Vec<String> {
+        self.sql("SELECT act FROM keylane.audit ORDER BY n").lines().map(str::to_owned).collect()
+    }
+
     fn marker_rows(&self, partition: Partition) -> usize {
         self.sql(&format!("SELECT count(*) FROM keylane.marker WHERE part = {partition}")).parse().unwrap()
     }

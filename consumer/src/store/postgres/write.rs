@@ -18,7 +18,7 @@ use super::{
     PostgresSession, PostgresStore,
     admitted::Joined,
     check::{self, Lock},
-    count,
+    count, dead,
     effect::{Care, Savepoint},
     fault::{Kind, SqlError, cannot},
     int,
@@ -292,8 +292,8 @@ impl<'s, 'w> Writer<'s, 'w> {
                 self.job((partition, index, in_line), job, &held, &mut room)?
             };
             match written {
-                Written::Applied if in_line && !by_handler => self.take_from_line(partition, job)?,
-                Written::Applied | Written::Parked => after.add(job.offset.0, job.offset.0),
+                Written::Applied | Written::Buried if in_line && !by_handler => self.take_from_line(partition, job)?,
+                Written::Applied | Written::Parked | Written::Buried => after.add(job.offset.0, job.offset.0),
                 Written::AlreadyDone => {}
                 Written::Stopped => {
                     after.add(job.offset.0, job.offset.0);
@@ -323,7 +323,7 @@ impl<'s, 'w> Writer<'s, 'w> {
                 Ok(()) => Written::Applied,
                 Err(_) => Written::AlreadyDone,
             },
-            Write::Effect(_) | Write::Stop(_) | Write::Park => Written::AlreadyDone,
+            Write::Effect(_) | Write::Stop(_) | Write::Park | Write::Bury(_) => Written::AlreadyDone,
         }
     }
 
@@ -360,13 +360,18 @@ impl<'s, 'w> Writer<'s, 'w> {
                 Err(why) => failed(why),
             }),
             Write::Park => unreachable!("it went another way"),
-            Write::Stop(_) if !in_line && !self.has_room(partition, room)? => Ok(Written::NoRoom),
+            Write::Stop(_) | Write::Bury(_) if !in_line && !self.has_room(partition, room)? => Ok(Written::NoRoom),
             Write::Stop(reason) => {
                 self.savepoint.close(self.tx);
                 stopped::stop(self.tx, self.scope, partition, job, reason).map_err(cannot(DOING))?;
                 self.parked.add(partition, job);
                 self.line_found = Some((partition, job.job.key.clone()));
                 Ok(Written::Stopped)
+            }
+            Write::Bury(reason) => {
+                self.savepoint.close(self.tx);
+                dead::bury(self.tx, self.scope, partition, job, reason).map_err(cannot(DOING))?;
+                Ok(Written::Buried)
             }
         }
     }
@@ -378,7 +383,10 @@ impl<'s, 'w> Writer<'s, 'w> {
 
     fn has_room(&mut self, partition: Partition, room: &mut Room) -> Result<bool, Error> {
         self.savepoint.close(self.tx);
-        room.take(|| parked::held(self.tx, self.scope, partition).map_err(cannot(DOING)))
+        room.take(|| {
+            let lines = parked::held(self.tx, self.scope, partition).map_err(cannot(DOING))?;
+            Ok(lines + dead::held(self.tx, self.scope, partition).map_err(cannot(DOING))?)
+        })
     }
 
     fn park(&mut self, partition: Partition, job: &JobWrite<PostgresStore>, room: &mut Room) -> Result<Written, Error> {

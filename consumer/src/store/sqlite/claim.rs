@@ -3,7 +3,7 @@
 use keylane_producer::{Offset, Partition, Timestamp};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
-use super::{SqliteSession, cannot, guard::Ours, int, markers, rules::Rules, scope::Scope, stopped, uint};
+use super::{SqliteSession, cannot, guard::Ours, int, markers, note, rules::Rules, scope::Scope, steer, stopped, uint};
 use crate::{
     error::{Detail, Error},
     fence::FenceToken,
@@ -31,12 +31,15 @@ pub(super) fn claim(session: &mut SqliteSession, candidate: &Candidate) -> Resul
     if row.claim == 0 {
         begin(&tx, ours, scope, candidate).map_err(&sql)?;
     }
+    steer::forget(&tx, ours, scope, partition).map_err(&sql)?;
+    note::clear(&tx, ours, scope, partition).map_err(&sql)?;
     let minted = raise(&tx, ours, scope, candidate, clean).map_err(&sql)?;
     let claimed = Claimed {
         token: FenceToken::minted(uint(row.epoch), candidate.generation, uint(minted)),
         pass: None,
         done: markers::progress(&tx, ours, scope, partition).map_err(&sql)?,
         stopped: stopped::all(&tx, ours, scope, partition)?,
+        skips: steer::skips(&tx, ours, scope, partition).map_err(&sql)?,
         clean,
         suspects: suspects(&tx, ours, scope, partition).map_err(&sql)?,
     };

@@ -41,7 +41,7 @@ pub(super) fn starting(
 }
 
 /// A transaction of our own under one fence: looked at before and after, and compared with the row in between.
-fn fenced(
+pub(super) fn fenced(
     session: &mut SqliteSession,
     fence: &Fence,
     act: impl FnOnce(&Connection, &Ours, &Scope, FenceToken) -> rusqlite::Result<()>,

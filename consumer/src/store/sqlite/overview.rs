@@ -3,7 +3,7 @@
 use keylane_producer::{GroupName, Partition, QueueIdentity, Timestamp};
 use rusqlite::{Connection, TransactionBehavior, params};
 
-use super::{SqliteSession, SqliteStore, cannot, guard::Ours, markers, scope::Scope, stopped, uint};
+use super::{SqliteSession, SqliteStore, cannot, guard::Ours, markers, note, scope::Scope, stopped, uint};
 use crate::{
     error::Error,
     store::{PartitionOverview, Progress, RefusedWrites},
@@ -36,13 +36,15 @@ fn read(connection: &mut Connection, scope: &Scope, ours: &Ours) -> Result<Vec<P
         found.done = markers::progress(&tx, ours, scope, found.partition).map_err(&sql)?;
         found.refused = refused(&tx, ours, scope, found.partition).map_err(&sql)?;
         found.stopped = stopped::all(&tx, ours, scope, found.partition)?;
+        found.note = note::read(&tx, ours, scope, found.partition).map_err(&sql)?;
     }
     Ok(partitions)
 }
 
 fn rows(tx: &Connection, ours: &Ours, scope: &Scope) -> rusqlite::Result<Vec<PartitionOverview>> {
     let sql = "SELECT part, worker, claimed_at, closed, handed_over,
-                   (SELECT count(*) FROM keylane_quarantine AS q WHERE q.scope = f.scope AND q.part = f.part)
+                   (SELECT count(*) FROM keylane_quarantine AS q WHERE q.scope = f.scope AND q.part = f.part),
+                   (SELECT count(*) FROM keylane_dead AS d WHERE d.scope = f.scope AND d.part = f.part)
                FROM keylane_fence AS f WHERE scope = ?1 ORDER BY part";
     ours.prepare(tx, sql)?
         .query_map([scope.id], |row| {
@@ -56,6 +58,8 @@ fn rows(tx: &Connection, ours: &Ours, scope: &Scope) -> rusqlite::Result<Vec<Par
                 stopped: Vec::new(),
                 refused: Vec::new(),
                 quarantined: uint(row.get(5)?),
+                dead: uint(row.get(6)?),
+                note: None,
             })
         })?
         .collect()

@@ -4,7 +4,7 @@
 use keylane_producer::{Attempt, JobKey, Offset, Partition, StoredRecord, Timestamp};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
-use super::{SqliteSession, SqliteStore, cannot, guard::Ours, int, scope::Scope, stopped, uint};
+use super::{SqliteSession, SqliteStore, audit, cannot, guard::Ours, int, scope::Scope, stopped, uint};
 use crate::{
     error::{Detail, Error},
     store::{JobWrite, Line, LineAct, LineOrder, ParkedJob, Write, line::Columns},
@@ -172,16 +172,6 @@ fn carry_out(
     let next = stopped::next_version(tx, ours, scope)?;
     let sql = "UPDATE keylane_stopped SET released = 1, version = ?4 WHERE scope = ?1 AND part = ?2 AND key = ?3";
     ours.prepare(tx, sql)?.execute(params![scope.id, order.partition.0, order.key.as_bytes(), next])?;
-    let sql = "INSERT INTO keylane_audit (queue, group_name, at, who, act, why, detail)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    ours.prepare(tx, sql)?.execute(params![
-        scope.queue,
-        scope.group,
-        Timestamp::now().0,
-        order.who,
-        order.act.as_str(),
-        order.why,
-        order.detail(jobs, last)
-    ])?;
+    audit(tx, ours, scope, &order.who, order.act.as_str(), &order.why, &order.detail(jobs, last))?;
     Ok(true)
 }

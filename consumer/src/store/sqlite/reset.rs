@@ -82,8 +82,8 @@ fn carry_out(
     order: &ResetOrder,
 ) -> rusqlite::Result<()> {
     if reset.forgets_progress {
-        for table in ["keylane_marker", "keylane_stopped", "keylane_parked", "keylane_suspect", "keylane_quarantine"] {
-            tx.execute(&format!("DELETE FROM {table} WHERE scope = ?1"), [scope])?;
+        for table in ["marker", "stopped", "parked", "skip", "note", "suspect", "quarantine"] {
+            tx.execute(&format!("DELETE FROM keylane_{table} WHERE scope = ?1"), [scope])?;
         }
     }
     let now = Timestamp::now().0;

@@ -6,9 +6,9 @@ use super::cannot;
 use crate::error::{Detail, Error};
 
 /// Raised when the tables change in a way that an older program would misread.
-const VERSION: i64 = 4;
-/// The last version without lines: what it holds is understood, only a table is missing.
-const WITHOUT_LINES: i64 = 3;
+const VERSION: i64 = 5;
+/// Older versions whose rows are understood: without lines, and without dead letters. Only tables are missing.
+const GROWS: [i64; 2] = [3, 4];
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS keylane_schema (
@@ -93,6 +93,40 @@ CREATE TABLE IF NOT EXISTS keylane_parked (
     PRIMARY KEY (scope, part, offset)
 );
 CREATE INDEX IF NOT EXISTS keylane_parked_line ON keylane_parked (scope, part, key, offset);
+CREATE TABLE IF NOT EXISTS keylane_dead (
+    n           INTEGER PRIMARY KEY AUTOINCREMENT,
+    scope       INTEGER NOT NULL,
+    part        INTEGER NOT NULL,
+    offset      INTEGER NOT NULL,
+    incarnation TEXT    NOT NULL,
+    key         BLOB    NOT NULL,
+    job_id      TEXT    NOT NULL,
+    value       BLOB,
+    headers     BLOB,
+    timestamp   INTEGER NOT NULL,
+    size        INTEGER NOT NULL,
+    attempts    INTEGER NOT NULL,
+    rule        TEXT    NOT NULL,
+    reason      TEXT    NOT NULL,
+    at          INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS keylane_dead_part ON keylane_dead (scope, part);
+CREATE TABLE IF NOT EXISTS keylane_skip (
+    scope  INTEGER NOT NULL,
+    part   INTEGER NOT NULL,
+    offset INTEGER NOT NULL,
+    key    BLOB    NOT NULL,
+    text   TEXT    NOT NULL,
+    at     INTEGER NOT NULL,
+    PRIMARY KEY (scope, part, offset)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS keylane_note (
+    scope INTEGER NOT NULL,
+    part  INTEGER NOT NULL,
+    at    INTEGER NOT NULL,
+    note  TEXT    NOT NULL,
+    PRIMARY KEY (scope, part)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS keylane_suspect (
     scope   INTEGER NOT NULL,
     part    INTEGER NOT NULL,
@@ -134,12 +168,12 @@ CREATE TABLE IF NOT EXISTS keylane_refused (
 /// Makes the tables if they are not there. Writes nothing if they are.
 pub(super) fn ensure(connection: &mut Connection) -> Result<(), Error> {
     let doing = "cannot make the store's tables";
-    if let Some(found) = version(connection).map_err(cannot(doing))?.filter(|found| *found != WITHOUT_LINES) {
+    if let Some(found) = version(connection).map_err(cannot(doing))?.filter(|found| !GROWS.contains(found)) {
         return understood(found);
     }
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(cannot(doing))?;
     let found = version(&tx).map_err(cannot(doing))?;
-    if let Some(found) = found.filter(|found| *found != WITHOUT_LINES) {
+    if let Some(found) = found.filter(|found| !GROWS.contains(found)) {
         return understood(found);
     }
     tx.execute_batch(TABLES).map_err(cannot(doing))?;

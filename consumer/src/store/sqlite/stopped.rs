@@ -4,10 +4,10 @@
 use keylane_producer::{Attempt, JobKey, Offset, Partition, Timestamp};
 use rusqlite::{Connection, Row, params};
 
-use super::{SqliteSession, SqliteStore, cannot, guard::Ours, int, parked, scope::Scope, uint};
+use super::{SqliteStore, cannot, guard::Ours, int, parked, scope::Scope, uint};
 use crate::{
     error::{Detail, Error},
-    store::{JobWrite, StopReason, StopRule, StoppedKey, cut},
+    store::{DeadActed, DeadLetter, JobWrite, StopReason, StopRule, StoppedKey, cut},
 };
 
 const COLUMNS: &str = "key, offset, job_id, attempts, rule, reason, since, version, released,
@@ -68,18 +68,52 @@ pub(super) fn resume(
     })
 }
 
-/// Keys of these partitions that were released and whose rows are still there.
-pub(super) fn released(
-    session: &mut SqliteSession,
-    partitions: &[Partition],
-) -> Result<Vec<(Partition, StoppedKey)>, Error> {
-    let SqliteSession { connection, scope, ours, .. } = session;
-    let mut found = Vec::new();
-    for &partition in partitions {
-        let keys = select(connection, ours, scope, partition, "AND released = 1")?;
-        found.extend(keys.into_iter().map(|key| (partition, key)));
-    }
-    Ok(found)
+/// Keys of the partition that were released, or that a person wants to stand still.
+pub(super) fn steered(
+    tx: &Connection,
+    ours: &Ours,
+    scope: &Scope,
+    partition: Partition,
+) -> Result<Vec<StoppedKey>, Error> {
+    select(tx, ours, scope, partition, "AND (released = 1 OR rule = 'paused')")
+}
+
+/// A dead letter went back into its key's line: if the key does not stand still, the line is to be run.
+pub(super) fn let_go(tx: &Connection, ours: &Ours, scope: &Scope, letter: &DeadLetter) -> rusqlite::Result<DeadActed> {
+    let version = next_version(tx, ours, scope)?;
+    let sql = "INSERT INTO keylane_stopped (scope, part, key, offset, job_id, attempts, rule, reason, since, version, released)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 1)
+               ON CONFLICT DO UPDATE SET version = excluded.version
+               RETURNING released";
+    let row = params![
+        scope.id,
+        letter.partition.0,
+        letter.key.as_bytes(),
+        int(letter.offset.0),
+        letter.id.as_str(),
+        letter.attempts.0,
+        letter.reason.rule.as_str(),
+        letter.reason.text,
+        Timestamp::now().0,
+        version
+    ];
+    let goes: bool = ours.prepare(tx, sql)?.query_row(row, |row| row.get(0))?;
+    Ok(if goes { DeadActed::Done } else { DeadActed::InLine })
+}
+
+/// A job was taken out of the line of a key that stands still. If it was the last, and no person wants the key to stand, it goes on.
+pub(super) fn left(
+    tx: &Connection,
+    ours: &Ours,
+    scope: &Scope,
+    partition: Partition,
+    key: &JobKey,
+) -> rusqlite::Result<()> {
+    let sql = "UPDATE keylane_stopped SET version = ?4, released = rule <> 'paused' AND NOT EXISTS
+                   (SELECT 1 FROM keylane_parked AS p WHERE p.scope = ?1 AND p.part = ?2 AND p.key = ?3)
+               WHERE scope = ?1 AND part = ?2 AND key = ?3";
+    let version = next_version(tx, ours, scope)?;
+    ours.prepare(tx, sql)?.execute(params![scope.id, partition.0, key.as_bytes(), version]).map(drop)
 }
 
 /// All keys of the partition that have a row, released ones too.
@@ -117,7 +151,7 @@ fn read(row: &Row<'_>) -> Result<StoppedKey, Box<dyn std::error::Error + Send + 
     Ok(StoppedKey {
         key: JobKey::try_from(key.as_slice())?,
         offset: Offset(uint(row.get(1)?)),
-        id: id.parse()?,
+        id: (!id.is_empty()).then(|| id.parse()).transpose()?,
         attempts: Attempt(row.get(3)?),
         reason: StopReason {
             rule: StopRule::parse(&rule).ok_or_else(|| format!("'{rule}' is no rule that stops a key"))?,
@@ -134,4 +168,10 @@ fn read(row: &Row<'_>) -> Result<StoppedKey, Box<dyn std::error::Error + Send + 
 pub(super) fn next_version(tx: &Connection, ours: &Ours, scope: &Scope) -> rusqlite::Result<i64> {
     let sql = "UPDATE keylane_scope SET versions = versions + 1 WHERE scope = ?1 RETURNING versions";
     ours.prepare(tx, sql)?.query_row([scope.id], |row| row.get(0))
+}
+
+/// A number that rises whenever a key stops or a person acts.
+pub(super) fn versions(connection: &Connection, ours: &Ours, scope: &Scope) -> rusqlite::Result<i64> {
+    let sql = "SELECT versions FROM keylane_scope WHERE scope = ?1";
+    ours.prepare(connection, sql)?.query_row([scope.id], |row| row.get(0))
 }

@@ -101,6 +101,12 @@ impl Place for File {
             .unwrap()
     }
 
+    fn acts(&self) -> Vec<String> {
+        let sql = self.sql();
+        let mut acts = sql.prepare("SELECT act FROM keylane_audit ORDER BY n").unwrap();
+        acts.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+    }
+
     fn marker_rows(&self, partition: Partition) -> usize {
         let count: i64 = self
             .sql()

@@ -12,7 +12,7 @@ use keylane_producer::{JobKey, Partition, Timestamp};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{
-    SqliteSession, SqliteStore, cannot,
+    SqliteSession, SqliteStore, cannot, dead,
     effect::{self, Ran},
     guard::{Guard, Ours},
     int, markers, parked, refused,
@@ -188,11 +188,11 @@ impl Writer<'_, '_> {
                 }
             };
             match written {
-                Written::Applied if in_line => {
+                Written::Applied | Written::Buried if in_line => {
                     let key = &job.job.key;
                     parked::take(self.tx, self.ours, self.scope, partition, job.offset, key).map_err(&sql)?;
                 }
-                Written::Applied | Written::Parked => after.add(job.offset.0, job.offset.0),
+                Written::Applied | Written::Parked | Written::Buried => after.add(job.offset.0, job.offset.0),
                 Written::AlreadyDone => {}
                 Written::Stopped => {
                     after.add(job.offset.0, job.offset.0);
@@ -245,17 +245,26 @@ impl Writer<'_, '_> {
                 self.result(partition, job, &json)
             }
             Write::Park => unreachable!("it went another way"),
-            Write::Stop(_) if !in_line && !room.take(|| self.parked(partition))? => Ok(Ran::Wrote(Written::NoRoom)),
+            Write::Stop(_) | Write::Bury(_) if !in_line && !room.take(|| self.parked(partition))? => {
+                Ok(Ran::Wrote(Written::NoRoom))
+            }
             Write::Stop(reason) => {
                 let reason = reason.clone();
                 stopped::stop(self.tx, self.ours, self.scope, partition, job, &reason).map_err(&sql)?;
                 Ok(Ran::Wrote(Written::Stopped))
             }
+            Write::Bury(reason) => {
+                let reason = reason.clone();
+                dead::bury(self.tx, self.ours, self.scope, partition, job, &reason).map_err(&sql)?;
+                Ok(Ran::Wrote(Written::Buried))
+            }
         }
     }
 
     fn parked(&self, partition: Partition) -> Result<u64, Error> {
-        parked::held(self.tx, self.ours, self.scope, partition).map_err(cannot(DOING))
+        let lines = parked::held(self.tx, self.ours, self.scope, partition);
+        let dead = dead::held(self.tx, self.ours, self.scope, partition);
+        Ok(lines.map_err(cannot(DOING))? + dead.map_err(cannot(DOING))?)
     }
 
     fn park(&self, partition: Partition, job: &JobWrite<SqliteStore>, room: &mut Room) -> Result<Ran, Error> {

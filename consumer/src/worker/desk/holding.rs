@@ -139,14 +139,15 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             Answer::Started { fence, tickets, outcome } => self.recorded(&fence, tickets, outcome)?,
             Answer::Reread { order, outcome } => self.read_again(order, outcome)?,
             Answer::Line { partition, tenure, key, outcome } => self.line_read(partition, tenure, key, outcome)?,
-            Answer::Looked(Ok(released)) => self.keys_released(released),
+            Answer::Looked(partitions, Ok(Some(steering))) => self.steered(&partitions, steering),
+            Answer::Noted { partition, outcome } => self.noted(partition, &outcome),
             Answer::Surveyed(Ok(remaining)) => self.surveyed(&remaining),
             Answer::Identified(Ok(Some(other))) => return Err(Error::Refused(other)),
             // A log that does not answer says so elsewhere, and one that does not know the queue may know it again soon.
-            Answer::HandedOver | Answer::Identified(_) => {}
-            Answer::Looked(Err(error)) if error.is_transient() => {}
+            Answer::HandedOver | Answer::Identified(_) | Answer::Looked(_, Ok(None)) => {}
+            Answer::Looked(_, Err(error)) if error.is_transient() => {}
             Answer::Surveyed(Err(error)) if error.is_transient() => self.surveying = false,
-            Answer::Looked(Err(error)) | Answer::Surveyed(Err(error)) => return Err(error),
+            Answer::Looked(_, Err(error)) | Answer::Surveyed(Err(error)) => return Err(error),
         }
         Ok(())
     }
@@ -233,6 +234,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         let dropped = self.outbox.forget(partition);
         self.dropped(partition, dropped);
         self.failures.retain(|ticket, _| ticket.partition != partition);
+        self.keys_waiting.retain(|ticket, _| ticket.partition != partition);
         if self.ownership.holding(partition, tenure) == Some(Holding::Closing) {
             // The drain's bound is over. Kept for its last acts, which are the prover's.
             for run in self.running.iter_mut().filter(|(t, _)| t.partition == partition && t.tenure == tenure) {

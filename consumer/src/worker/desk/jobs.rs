@@ -6,9 +6,9 @@ use std::{
     time::Duration,
 };
 
-use keylane_producer::{Attempt, Job, Offset, Partition, StoredRecord};
+use keylane_producer::{Attempt, Job, Offset, Partition, StoredRecord, Timestamp};
 
-use super::{ASK_AGAIN, Desk, Timer};
+use super::{ASK_AGAIN, Desk, Timer, noting::Waits};
 use crate::{
     clock::BootTime,
     error::Error,
@@ -126,10 +126,19 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         while let Some(Start { ticket, job, .. }) =
             self.lanes.start_unless(|partition| self.outbox.holds_back(partition))
         {
-            let deaths = self.tenancies.get(&ticket.partition).and_then(|t| t.deaths(ticket.offset));
+            let tenancy = self.tenancies.get(&ticket.partition);
+            let deaths = tenancy.and_then(|t| t.deaths(ticket.offset));
+            let skip = tenancy.and_then(|t| t.skips.get(&ticket.offset)).cloned();
             let failures = self.failures.get(&ticket).map_or(0, |failures| failures.count);
             let attempt = Attempt(1 + failures + deaths.unwrap_or(0));
+            // Not a try: one that is left out was tried as often as it failed.
+            let attempt = if skip.is_some() { Attempt(attempt.0 - 1) } else { attempt };
             self.running.insert(ticket, Run::begin(job, attempt, now));
+            if let Some(text) = skip {
+                self.lanes.ended(ticket, &self.running[&ticket].job.key.clone());
+                self.write(ticket, Write::Bury(StopReason { rule: StopRule::Skipped, text }));
+                continue;
+            }
             match deaths {
                 None => self.run_job(ticket),
                 Some(0) => to_record.entry(ticket.partition).or_default().push(ticket),
@@ -253,6 +262,9 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         self.forget_suspect(ticket);
         let Some(run) = self.running.get(&ticket) else { return };
         let key = run.job.key.clone();
+        if let Some(tenancy) = self.tenancies.get_mut(&ticket.partition) {
+            tenancy.spent.add(&key, took, fastrand::f64);
+        }
         if !self.lanes.ended(ticket, &key) {
             self.running.remove(&ticket);
             self.summary.refused += 1;
@@ -282,6 +294,9 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     pub(super) fn failed(&mut self, ticket: Ticket, reason: &str, asked: Option<Duration>) {
         let Some(run) = self.running.get(&ticket) else { return };
         let now = self.clock.now();
+        if let Some(text) = self.tenancies.get(&ticket.partition).and_then(|t| t.skips.get(&ticket.offset)).cloned() {
+            return self.write(ticket, Write::Bury(StopReason { rule: StopRule::Skipped, text }));
+        }
         let failing = self.failures.get(&ticket).map_or(Duration::ZERO, |failures| now.since(failures.since));
         match self.settings.retry.decide(run.attempt, failing, asked, fastrand::f64()) {
             Decision::Stop(rule) => self.stop_key(ticket, rule, reason),
@@ -291,22 +306,28 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 self.failures.entry(ticket).or_insert(Failures { count: 0, since: now }).count += 1;
                 self.lanes.wait(ticket, &key);
                 self.set_timer(now.plus(after), Timer::Retry(ticket));
-                self.keys_waiting.insert(ticket, key.clone());
+                let reason = cut(reason);
+                let next_try = Timestamp(self.wall.0 + i64::try_from(after.as_millis()).unwrap_or(i64::MAX / 2));
+                let waits = Waits { key: key.clone(), attempts: attempt.0, next_try, reason: reason.clone() };
+                self.keys_waiting.insert(ticket, waits);
                 self.summary.retried += 1;
-                (self.notices)(Notice::WillRetry { job, key, attempt, after, reason: cut(reason).into() });
+                (self.notices)(Notice::WillRetry { job, key, attempt, after, reason: reason.into() });
             }
         }
     }
 
     pub(super) fn retry_due(&mut self, ticket: Ticket) {
-        if let Some(key) = self.keys_waiting.remove(&ticket) {
+        if let Some(Waits { key, .. }) = self.keys_waiting.remove(&ticket) {
             self.lanes.due(ticket, &key);
             self.lane_actions();
         }
     }
 
+    /// The job cannot be done: by the settings its key stops there, or it leaves alone.
     fn stop_key(&mut self, ticket: Ticket, rule: StopRule, text: &str) {
-        self.write(ticket, Write::Stop(StopReason { rule, text: cut(text) }));
+        let reason = StopReason { rule, text: cut(text) };
+        let leaves = self.settings.dead_letter.contains(&rule);
+        self.write(ticket, if leaves { Write::Bury(reason) } else { Write::Stop(reason) });
     }
 
     /// Puts a finished job in the outbox; it stays at the head of its lane until it is written.

@@ -8,7 +8,7 @@ use crate::{
     handler::Handler,
     lanes::{Start, Tenure, Ticket},
     notice::Notice,
-    store::{FencedStore, JobWrite, Line, StoppedKey, Write},
+    store::{FencedStore, JobWrite, Line, Steering, StoppedKey, Write},
     worker::clerk,
 };
 
@@ -107,16 +107,66 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         }
     }
 
-    /// Persons want the lines of these keys run.
-    pub(super) fn keys_released(&mut self, released: Vec<(Partition, StoppedKey)>) {
-        for (partition, row) in released {
+    /// What persons want of these partitions: lines run, keys stand still, jobs left out.
+    pub(super) fn steered(&mut self, partitions: &[Partition], steering: Steering) {
+        let Steering { keys, skips } = steering;
+        for partition in partitions {
+            let Some(tenancy) = self.tenancies.get_mut(partition) else { continue };
+            tenancy.skips.clear();
+            tenancy.lines_read.retain(|key, _| keys.iter().any(|(of, row)| of == partition && row.key == *key));
+        }
+        for (partition, row) in keys {
+            self.key_steered(partition, row);
+        }
+        for (partition, skip) in skips {
             let Some(tenancy) = self.tenancies.get_mut(&partition) else { continue };
-            if self.lanes.release(partition, tenancy.tenure, &row.key) {
-                (self.notices)(Notice::KeyReleased { partition, key: row.key });
-                self.make_room(partition);
-            }
+            let ticket = Ticket { partition, tenure: tenancy.tenure, offset: skip.offset };
+            tenancy.skips.insert(skip.offset, skip.text);
+            // One that waits for another try need not wait to be left out.
+            self.retry_due(ticket);
         }
         self.lane_actions();
+    }
+
+    fn key_steered(&mut self, partition: Partition, row: StoppedKey) {
+        let Some(tenancy) = self.tenancies.get_mut(&partition) else { return };
+        // A line that is run already; unless something was put into it since.
+        if row.released && tenancy.lines_read.get(&row.key).is_some_and(|&version| version >= row.version) {
+            return;
+        }
+        let stands = self.lanes.stand(partition, tenancy.tenure, &row.key);
+        tenancy.parked.insert(row.key.clone());
+        if !row.released {
+            if stands {
+                (self.notices)(Notice::KeyPaused { partition, key: row.key });
+            }
+        } else if self.lanes.release(partition, tenancy.tenure, &row.key) {
+            (self.notices)(Notice::KeyReleased { partition, key: row.key });
+            self.make_room(partition);
+        }
+    }
+
+    /// The job left alone; the next of its key may run.
+    pub(super) fn buried(&mut self, ticket: Ticket, job: JobWrite<S>) {
+        let Write::Bury(reason) = job.write else { return };
+        let key = &job.job.key;
+        self.failures.remove(&ticket);
+        self.summary.buried += 1;
+        if let Some(tenancy) = self.tenancies.get_mut(&ticket.partition) {
+            tenancy.watermark.finish(ticket.offset);
+            tenancy.skips.remove(&ticket.offset);
+            tenancy.acquit(ticket.offset);
+        }
+        self.lanes.applied(ticket, key);
+        (self.notices)(Notice::DeadLettered {
+            partition: ticket.partition,
+            offset: ticket.offset,
+            job: job.job.id.clone(),
+            key: key.clone(),
+            attempts: job.attempt,
+            rule: reason.rule,
+            reason: reason.text.into(),
+        });
     }
 
     /// A line is read: its jobs run before all that came since.
@@ -140,6 +190,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         self.is_back("the store");
         if let Some(tenancy) = self.tenancies.get_mut(&partition).filter(|tenancy| tenancy.tenure == tenure) {
             tenancy.parked.remove(&key);
+            tenancy.lines_read.insert(key.clone(), line.version);
             if line.jobs.is_empty() {
                 tenancy.resumed.push((key.clone(), line.version));
                 self.outbox.want(partition);

@@ -70,7 +70,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     }
 
     /// What holds the whole worker first, then what holds the partition.
-    fn stall_cause(&self, partition: Partition, now: BootTime) -> StallCause {
+    pub(super) fn stall_cause(&self, partition: Partition, now: BootTime) -> StallCause {
         if let Err(why) = self.lease.check() {
             return StallCause::Halted(why);
         }
@@ -84,8 +84,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         if let Some((_, run)) = running.min_by_key(|(_, run)| run.since) {
             return StallCause::Runs { job: run.job.id.clone(), since: now.since(run.since) };
         }
-        if let Some((_, key)) = self.keys_waiting.iter().find(|(ticket, _)| ticket.partition == partition) {
-            return StallCause::WaitsForItsNextTry(key.clone());
+        if let Some((_, waits)) = self.keys_waiting.iter().find(|(ticket, _)| ticket.partition == partition) {
+            return StallCause::WaitsForItsNextTry(waits.key.clone());
         }
         if self.lanes.running() >= self.settings.lanes.running {
             return StallCause::NoFreeHand;

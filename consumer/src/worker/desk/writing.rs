@@ -297,7 +297,9 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         if results.iter().any(|result| !matches!(result, JobWritten::EffectFailed(_) | JobWritten::NoRoom)) {
             self.has_moved(partition);
         }
-        let took_room = results.iter().any(|result| matches!(result, JobWritten::Stopped | JobWritten::Parked));
+        let took_room = results
+            .iter()
+            .any(|result| matches!(result, JobWritten::Stopped | JobWritten::Parked | JobWritten::Buried));
         let mut without_room = Vec::new();
         for (job, result) in batch.jobs.into_iter().zip(results) {
             let ticket = Ticket { partition, tenure, offset: job.offset };
@@ -317,6 +319,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                     self.failed(ticket, &format!("its effect failed: {error}"), None);
                 }
                 JobWritten::Stopped => self.stopped(ticket, job),
+                JobWritten::Buried => self.buried(ticket, job),
                 JobWritten::Parked => self.moved(ticket, &job.job.key),
                 JobWritten::NoRoom => without_room.push(job),
             }
@@ -370,9 +373,9 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     }
 }
 
-/// Whether the job is to go into a line.
+/// Whether the job is to go into a line, or to become a dead letter.
 pub(super) fn needs_room<S: FencedStore>(job: &JobWrite<S>) -> bool {
-    matches!(job.write, Write::Stop(_) | Write::Park)
+    matches!(job.write, Write::Stop(_) | Write::Park | Write::Bury(_))
 }
 
 fn has_run<S: FencedStore>(job: &JobWrite<S>) -> bool {

@@ -3,8 +3,8 @@
 use keylane_consumer::{
     Error, Fence, Fenced, FencedStore,
     store::{
-        Candidate, ClaimError, Claimed, Line, LineOrder, ParkedJob, PartitionOverview, PartitionWrite,
-        PartitionWritten, StoppedKey, StoreSession, Written,
+        Candidate, ClaimError, Claimed, Line, LineOrder, Note, ParkedJob, PartitionOverview, PartitionWrite,
+        PartitionWritten, Steering, StoreSession, Written,
         sqlite::{SqliteSession, SqliteStore},
     },
 };
@@ -48,8 +48,12 @@ impl StoreSession<Answering> for AnsweringSession {
         self.0.starting(fence, offsets)
     }
 
-    fn released(&mut self, partitions: &[Partition]) -> Result<Vec<(Partition, StoppedKey)>, Error> {
-        self.0.released(partitions)
+    fn steering(&mut self, partitions: &[Partition]) -> Result<Steering, Error> {
+        self.0.steering(partitions)
+    }
+
+    fn note(&mut self, fence: &Fence, note: Option<&Note>) -> Result<Result<(), Fenced>, Error> {
+        self.0.note(fence, note)
     }
 
     fn changed(&mut self) -> Result<bool, Error> {

@@ -16,8 +16,8 @@ use crate::{
     error::Error,
     fence::{Fence, Fenced},
     store::{
-        Candidate, ClaimError, Claimed, Line, LineOrder, ParkedJob, PartitionOverview, PartitionWrite,
-        PartitionWritten, StoppedKey, StoreSession,
+        Candidate, ClaimError, Claimed, Line, LineOrder, Note, ParkedJob, PartitionOverview, PartitionWrite,
+        PartitionWritten, Steering, StoreSession,
     },
 };
 
@@ -46,7 +46,8 @@ impl StoreSession<NoStore> for NoSession {
     fn write(&mut self, _: &mut [PartitionWrite<NoStore>]) -> Result<Vec<PartitionWritten>, Error> { unreachable!() }
     fn hand_over(&mut self, _: &Fence) -> Result<Result<(), Fenced>, Error> { unreachable!() }
     fn starting(&mut self, _: &Fence, _: &[Offset]) -> Result<Result<(), Fenced>, Error> { unreachable!() }
-    fn released(&mut self, _: &[Partition]) -> Result<Vec<(Partition, StoppedKey)>, Error> { unreachable!() }
+    fn steering(&mut self, _: &[Partition]) -> Result<Steering, Error> { unreachable!() }
+    fn note(&mut self, _: &Fence, _: Option<&Note>) -> Result<Result<(), Fenced>, Error> { unreachable!() }
     fn changed(&mut self) -> Result<bool, Error> { unreachable!() }
     fn overview(&mut self) -> Result<Vec<PartitionOverview>, Error> { unreachable!() }
     fn line(&mut self, _: Partition, _: &JobKey) -> Result<Line, Error> { unreachable!() }

@@ -30,7 +30,7 @@ fn many_that_open_a_new_database_at_once_all_succeed() {
             .collect();
         openers.into_iter().for_each(|opener| opener.join().unwrap().unwrap());
         assert_eq!(place.sql("SELECT count(*) FROM keylane.fence"), "4");
-        assert_eq!(place.sql("SELECT count(*) FROM keylane.migration"), "4");
+        assert_eq!(place.sql("SELECT count(*) FROM keylane.migration"), "5");
     }
 }
 

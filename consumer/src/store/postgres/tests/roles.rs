@@ -9,8 +9,9 @@ use super::{
 use crate::{
     error::Error,
     store::{
-        FencedStore, ResetOrder, ResultsOf, StoreSession, Write,
-        conformance::{P0, Place, group, job, letters, queue, stop},
+        DeadAct, DeadActed, DeadOrder, FencedStore, Note, ResetOrder, ResultsOf, Skipping, Steer, SteerOrder,
+        StoreSession, Write,
+        conformance::{P0, Place, bury, group, job, key, letters, queue, stop},
     },
 };
 
@@ -50,13 +51,15 @@ fn each_role_can_do_its_work_and_no_more() {
     a.session.starting(&a.fence, &[keylane_producer::Offset(0)]).unwrap().unwrap();
     let result = job("r", 2, Write::Result(bytes::Bytes::from_static(b"1")));
     assert_eq!(letters(&a.write(vec![rig.job("k", 0), job("bad", 1, stop("no")), result]).unwrap()), "asa");
+    assert_eq!(letters(&a.write(vec![bury("d", 3), bury("d", 4)]).unwrap()), "bb");
+    a.session.note(&a.fence, Some(&Note::default())).unwrap().unwrap();
     let mut b = rig.claim("b", 2, P0);
-    assert!(a.write(vec![rig.job("k", 3)]).is_err(), "refused, and counted");
+    assert!(a.write(vec![rig.job("k", 5)]).is_err(), "refused, and counted");
     b.session.hand_over(&b.fence).unwrap().unwrap();
 
     // Who looks sees all but the token.
     let overview = reader.look(&queue(), &group()).unwrap().unwrap();
-    assert_eq!((overview[0].done.floor, overview[0].stopped.len(), overview[0].refused.len()), (3, 1, 1));
+    assert_eq!((overview[0].done.floor, overview[0].stopped.len(), overview[0].refused.len()), (5, 1, 1));
     let mut results = 0;
     let count = &mut |_| {
         results += 1;
@@ -72,9 +75,17 @@ fn each_role_can_do_its_work_and_no_more() {
     let stopped = &overview[0].stopped[0];
     let mut person = operator.open(&queue(), &group()).unwrap();
     assert!(person.release_key(P0, &stopped.key, stopped.version).unwrap());
+    let dead = person.dead_letters(0, 10).unwrap();
+    for (letter, act) in dead.iter().zip([DeadAct::Replay, DeadAct::Drop]) {
+        let order = DeadOrder { number: letter.number, act, who: "w".into(), why: "w".into() };
+        assert_eq!(person.act_on_dead(&order).unwrap(), DeadActed::Done);
+    }
+    let steer = |of: &str| SteerOrder { partition: P0, key: key(of), who: "w".into(), why: "w".into() };
+    assert!(person.pause(&steer("p")).unwrap());
+    assert_eq!(person.skip(&steer("q"), keylane_producer::Offset(9)).unwrap(), Skipping::Ordered);
     assert_eq!(operator.fence_rows().unwrap().len(), 4);
     operator.reset(&queue(), &group(), &order).unwrap();
-    assert_eq!(operator.acts(&queue(), &group()).unwrap().len(), 2);
+    assert_eq!(operator.acts(&queue(), &group()).unwrap().len(), 6);
 }
 
 #[test]

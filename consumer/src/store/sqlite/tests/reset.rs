@@ -7,8 +7,8 @@ use crate::{
     error::Error,
     fence::Fenced,
     store::{
-        ClaimRefused, FencedStore, Progress, Reset, ResetOrder, StoreSession,
-        conformance::{Holder, P0, P1, Place, candidate, group, job, letters, queue, refused, stop},
+        ClaimRefused, DeadAct, DeadActed, DeadOrder, FencedStore, Progress, Reset, ResetOrder, Steer, StoreSession,
+        conformance::{Holder, P0, P1, Place, bury, candidate, group, job, letters, queue, refused, stop},
     },
 };
 
@@ -47,6 +47,21 @@ fn after_a_reset_an_old_token_is_refused_whatever_its_generation() {
     assert_eq!(rig.place.told(), ["k:0"]);
     let mut new = rig.claim("b", 1, P0);
     assert_eq!(letters(&new.write(vec![rig.job("k", 2)]).unwrap()), "a", "a group that began anew at 1 goes on");
+}
+
+/// Its place is another job's then.
+#[test]
+fn a_dead_letter_of_an_earlier_making_is_kept_and_not_replayed() {
+    let (rig, mut owner) = begun();
+    assert_eq!(letters(&owner.write(vec![bury("k", 2)]).unwrap()), "b");
+    reset(&rig, &made_anew());
+    let mut person = rig.place.store().open(&made_anew(), &group()).unwrap();
+    let letter = person.dead_letters(0, 10).unwrap().remove(0);
+    assert!(letter.outlived);
+    let order = |act| DeadOrder { number: letter.number, act, who: "ann@ops".into(), why: "ticket 4711".into() };
+    assert_eq!(person.act_on_dead(&order(DeadAct::Replay)).unwrap(), DeadActed::Outlived);
+    assert!(person.dead_job(letter.number).unwrap().is_some(), "nothing was done");
+    assert_eq!(person.act_on_dead(&order(DeadAct::Drop)).unwrap(), DeadActed::Done);
 }
 
 /// The twin: without the epoch the same reset of the generation lets the stale session take the partition back.
