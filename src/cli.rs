@@ -14,6 +14,7 @@ mod filter;
 mod health;
 mod parked;
 mod peek;
+mod push;
 mod queue;
 mod results;
 mod retry;
@@ -43,7 +44,7 @@ use crate::{
 pub(crate) use bench::{
     BenchArgs, BenchCommand, Figure, KafkaArgs, KafkaFigure, LocalArgs, PostgresArgs, PostgresFigure,
 };
-pub(crate) use board::{BoardArgs, BoardUrl, NarrateArgs, TimelineArgs};
+pub(crate) use board::{BoardArgs, BoardUrl, ModelArgs, NarrateArgs, TimelineArgs};
 pub(crate) use config::{CheckArgs, ConfigArgs, ConfigCommand};
 pub(crate) use dead::{DeadActArgs, DeadArgs, DeadCommand, DeadListArgs};
 pub(crate) use demo::{DemoArgs, DemoWorkerArgs};
@@ -53,6 +54,7 @@ pub(crate) use filter::FilterArgs;
 pub(crate) use health::{HealthArgs, Probe};
 pub(crate) use parked::{ActArgs, Etag, ListArgs, ParkedArgs, ParkedCommand, ShowLineArgs};
 pub(crate) use peek::PeekArgs;
+pub(crate) use push::PushArgs;
 pub(crate) use queue::{CreateArgs, DescribeArgs, QueueArgs, QueueCommand};
 pub(crate) use results::ResultsArgs;
 pub(crate) use retry::RetryArgs;
@@ -82,6 +84,7 @@ Looking and steering:
   why          Why is this key not moving?
   health       Is the worker well? For the exec probes of its container
   sidecar      Serve what one worker holds, by a process that cannot connect anywhere
+  push         Hand on what one worker holds: to a URL, a file, a note
   board        The page: who holds what and held it, from all sidecars
   timeline     What happened, in sentences, from a board
   narrate      A snapshot in plain words, and what in it contradicts what
@@ -152,6 +155,8 @@ pub(crate) enum Command {
     Health(HealthArgs),
     /// Serve what one worker holds, by a process that cannot connect anywhere
     Sidecar(SidecarArgs),
+    /// Hand on what one worker holds: to a URL by PUT, a file, a note; its answer is ignored
+    Push(PushArgs),
     /// Show who holds what, from all sidecars: a page, JSON, text, events; it only reads
     Board(BoardArgs),
     /// Tell what happened, in sentences, as a board saw it

@@ -16,6 +16,7 @@ mod pace;
 pub(crate) mod parked;
 pub(crate) mod pause;
 pub(crate) mod peek;
+pub(crate) mod push;
 pub(crate) mod queue;
 pub(crate) mod results;
 pub(crate) mod retry;

@@ -7,6 +7,7 @@ mod ending;
 mod exit;
 mod input;
 mod output;
+mod remote;
 mod store;
 mod telemetry;
 mod time;
@@ -45,6 +46,7 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         Command::Bench(args) => commands::bench::run(args, global, &mut output),
         Command::Board(args) => commands::board::run(args, global, &mut output),
         Command::Health(args) => commands::health::run(args, global, &mut output),
+        Command::Push(args) => commands::push::run(args, &mut output),
         Command::Sidecar(args) => commands::sidecar::run(args, &mut output),
         Command::Timeline(args) => commands::timeline::run(args, &mut output),
         Command::Narrate(args) => commands::narrate::run(args, &mut output),

@@ -92,6 +92,11 @@ fn results_and_effects_are_compared_with_bare_inserts() {
 }
 
 #[test]
+fn a_watched_worker_is_compared_with_one_that_nobody_watches_and_with_one_whose_watchers_are_killed() {
+    rows("watching", 5, 0, 1);
+}
+
+#[test]
 fn the_answer_says_what_it_was_measured_on() {
     let answer = measured("enqueue");
     for (field, value) in [("rounds", 2), ("jobs", 200)] {

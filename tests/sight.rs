@@ -16,6 +16,7 @@ use process::{
     Place,
     secrets::{found, number_forms, text_forms},
     sidecar::{Sidecar, get},
+    stub::Stub,
     wait_until,
     worker::Worker,
 };
@@ -126,7 +127,7 @@ fn forms(place: &Place) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn no_byte_that_leaves_towards_a_sidecar_a_board_or_a_reader_has_the_token() {
+fn no_byte_that_leaves_towards_a_sidecar_a_board_a_push_host_or_a_reader_has_the_token() {
     let place = place();
     worker_that_ran_once(&place);
     let rows = rusqlite::Connection::open(place.path().join("keylane.db")).unwrap();
@@ -137,6 +138,10 @@ fn no_byte_that_leaves_towards_a_sidecar_a_board_or_a_reader_has_the_token() {
     .unwrap();
     let sidecar = Sidecar::start(&place, "w.json");
     let board = Board::start(&place, &[&sidecar]);
+    let host = Stub::that_says(200, "", "");
+    let push_to = ["push", "--snapshot-file", "w.json", "--to", &format!("http://{}/", host.address), "--every", "1s", "-vvv"];
+    let places = ["--to-file", "pushed.json", "--to-note", "pushed.txt"];
+    let push = place.command(&[&push_to[..], &places].concat()).spawn().unwrap();
     let worker = worker(&place, "w");
     place.run(&["enqueue", "--one", "k", "--body", "1"]).expect(0);
     wait_until("it holds all under those numbers", || {
@@ -161,6 +166,14 @@ fn no_byte_that_leaves_towards_a_sidecar_a_board_or_a_reader_has_the_token() {
         captured.push((file.to_owned(), fs::read(place.path().join(file)).unwrap()));
     }
     worker.end();
+    wait_until("the host is told of its end", || host.requests().last().is_some_and(|r| r.body.contains("\"stopped\"")));
+    rustix::process::kill_process(rustix::process::Pid::from_child(&push), rustix::process::Signal::TERM).unwrap();
+    let pushed = process::Ended::of(push).expect(0);
+    captured.push(("what the push says".to_owned(), [pushed.stdout, pushed.stderr].concat().into_bytes()));
+    captured.extend(host.bytes().into_iter().map(|bytes| ("what the push host gets".to_owned(), bytes)));
+    for file in ["pushed.json", "pushed.txt"] {
+        captured.push((file.to_owned(), fs::read(place.path().join(file)).unwrap()));
+    }
     captured.push(("its last word".to_owned(), fs::read(place.path().join("w.json")).unwrap()));
     captured.push(("what the sidecar logs".to_owned(), sidecar.end().1.into_bytes()));
     for (what, bytes) in &captured {

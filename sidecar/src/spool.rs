@@ -106,7 +106,11 @@ pub fn events_beside(snapshot: &Path) -> PathBuf {
     snapshot.with_extension("events.ndjson")
 }
 
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Puts these bytes in the place of what lies there: written under another name (`.new`) and renamed.
+///
+/// # Errors
+/// What the file system said; then what lay there still does.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
     name.push(".new");
     let new = path.with_file_name(name);

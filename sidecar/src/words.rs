@@ -9,7 +9,7 @@
 //! - [`event`]: the same as a line for programs, by `docs/schemas/event.schema.json`
 //! - [`change`]: what happened between two views
 //! - [`fold`]: many events of one episode in one sentence
-//! - [`headline()`]: the first thing to know
+//! - [`headline()`]: the first thing to know; [`note()`]: one worker in one line
 //! - [`contradiction`]: which report says otherwise than another
 
 pub mod change;
@@ -18,6 +18,7 @@ pub mod event;
 pub mod fold;
 pub mod happening;
 pub mod headline;
+pub mod note;
 pub(crate) mod phrase;
 pub mod sentence;
 #[cfg(test)]
@@ -27,3 +28,4 @@ pub use contradiction::contradictions;
 pub use event::{Event, EventType, Severity};
 pub use happening::{Before, Ended, Happening};
 pub use headline::headline;
+pub use note::note;

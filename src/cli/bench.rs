@@ -156,6 +156,8 @@ pub(crate) enum Figure {
     Growth,
     /// A worker whose jobs leave a result, or an effect of one row
     Writes,
+    /// A worker that is watched by a sidecar, a board and a push, and one whose watchers are killed, against one that nobody watches
+    Watching,
 }
 
 /// Arguments of `bench local`.

@@ -6,6 +6,7 @@ use clap::Args;
 use keylane_sidecar::board::ask::Target;
 
 use super::units::duration;
+use crate::remote::GivenAddress;
 
 /// Where a board is if nobody says anything.
 const DEFAULT_BOARD: &str = "http://127.0.0.1:9470";
@@ -28,7 +29,11 @@ Examples:
 const NARRATE_EXAMPLES: &str = "\
 Examples:
   keylane narrate snapshot.json
-  keylane narrate --board http://board.prod:9470";
+  keylane narrate --board http://board.prod:9470
+  keylane narrate --model-url https://models.example/v1/chat/completions --model some-model --model-key-file key
+
+No model is asked unless one is named. It is sent the snapshot and a fixed instruction, and what it answers is printed as advice and
+read by nothing. Its key comes from --model-key-file or KEYLANE_MODEL_KEY.";
 
 /// Arguments of `board`.
 #[derive(Debug, Args)]
@@ -84,6 +89,36 @@ pub(crate) struct NarrateArgs {
     /// The board whose snapshot is told, if no file is named [default: http://127.0.0.1:9470]
     #[arg(long, env = "KEYLANE_BOARD", hide_env_values = true, value_name = "URL")]
     pub(crate) board: Option<BoardUrl>,
+
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+}
+
+/// Whom `narrate` asks for advice.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Advice of a model, off unless one is named")]
+pub(crate) struct ModelArgs {
+    /// Where chat completions are asked for, as OpenAI's interface has it: https, or http on this machine
+    #[arg(long, env = "KEYLANE_MODEL_URL", hide_env_values = true, value_name = "URL", requires = "model")]
+    #[arg(value_parser = GivenAddress::of)]
+    pub(crate) model_url: Option<GivenAddress>,
+
+    /// The model's name there
+    #[arg(long, env = "KEYLANE_MODEL", hide_env_values = true, value_name = "NAME", requires = "model_url")]
+    pub(crate) model: Option<String>,
+
+    /// The key for it is in this file
+    #[arg(long, env = "KEYLANE_MODEL_KEY_FILE", hide_env_values = true, value_name = "FILE", requires = "model_url")]
+    pub(crate) model_key_file: Option<PathBuf>,
+
+    /// Trust the authorities in this PEM file, and no others
+    #[arg(long, env = "KEYLANE_MODEL_CA_FILE", hide_env_values = true, value_name = "FILE", requires = "model_url")]
+    pub(crate) ca_file: Option<PathBuf>,
+
+    /// It may take so long
+    #[arg(long, env = "KEYLANE_MODEL_WITHIN", hide_env_values = true, value_name = "TIME", default_value = "30s")]
+    #[arg(value_parser = duration)]
+    pub(crate) model_within: Duration,
 }
 
 impl NarrateArgs {

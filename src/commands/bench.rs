@@ -19,6 +19,7 @@ mod place;
 pub(crate) mod postgres;
 mod queue;
 mod row;
+mod watching;
 mod writes;
 
 use clap::ValueEnum;
@@ -123,6 +124,7 @@ fn measure(figure: Figure, bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
         Figure::Memory => memory::measure(bench),
         Figure::Growth => growth::measure(bench),
         Figure::Writes => writes::measure(bench),
+        Figure::Watching => watching::measure(bench),
     }
 }
 

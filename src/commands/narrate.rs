@@ -1,5 +1,7 @@
 //! `keylane narrate`: a snapshot in plain words, and which report says otherwise than another.
 
+mod advice;
+
 use std::{fs::File, io::Read, path::Path};
 
 use keylane_sidecar::{
@@ -9,6 +11,7 @@ use keylane_sidecar::{
     words,
 };
 
+use self::advice::{Advice, Model};
 use super::timeline::fetch;
 use crate::{
     cli::NarrateArgs,
@@ -17,6 +20,7 @@ use crate::{
 };
 
 pub(crate) fn run(args: &NarrateArgs, output: &mut Output) -> Result<Code, Failure> {
+    let model = Model::of(&args.model)?;
     let (name, snapshot) = match &args.file {
         Some(file) => (file.display().to_string(), bytes(file)?),
         None => (args.board().to_string(), fetch(&args.board(), "/v1/snapshot")?.into_bytes()),
@@ -27,16 +31,46 @@ pub(crate) fn run(args: &NarrateArgs, output: &mut Output) -> Result<Code, Failu
             .remedy("give it a snapshot as a board serves it at /v1/snapshot, or a worker's --snapshot-file")
     })?;
     let (headline, against) = (words::headline(&snapshot), words::contradictions(&snapshot));
+    // Without an answer of the model the rest is told all the same, and then why there is none.
+    if !output.is_json() {
+        print(&snapshot, &headline, &against, output)?;
+        output.flush()?;
+    }
+    let advice = model.map(|model| model.ask(&snapshot));
     if output.is_json() {
         let notices: Vec<&str> = snapshot.notices.iter().map(|n| n.text.as_str()).collect();
-        let told = serde_json::json!({
+        let mut told = serde_json::json!({
             "observed_at": snapshot.observed_at, "headline": headline, "notices": notices, "contradictions": against,
         });
+        if let Some(Ok(advice)) = &advice {
+            told["advice"] = serde_json::json!(advice);
+        }
         output.json(&told)?;
-    } else {
-        print(&snapshot, &headline, &against, output)?;
+        output.flush()?;
+    }
+    match advice.transpose()? {
+        Some(advice) if !output.is_json() => print_advice(&advice, output)?,
+        _ => {}
     }
     Ok(Code::Done)
+}
+
+/// What of this `run` would refuse before it asks anybody.
+pub(crate) fn check(args: &NarrateArgs) -> Result<(), Failure> {
+    Model::of(&args.model).map(drop)
+}
+
+/// Each line of it marked, so that none of it can be taken for ours.
+fn print_advice(advice: &Advice, output: &mut Output) -> Result<(), Failure> {
+    let Advice { from, model, .. } = advice;
+    output.line(&format!("Advice of the model {model} at {from}. Nobody checked it, and nothing acts on it:"))?;
+    for line in advice.text.lines() {
+        output.line(&format!("  | {line}"))?;
+    }
+    if advice.cut {
+        output.line("  (it said more)")?;
+    }
+    Ok(())
 }
 
 /// Out of the file that a worker writes, or as it is.

@@ -10,4 +10,4 @@ mod limit;
 mod ports;
 pub mod postgres;
 mod process;
-mod tls;
+pub mod tls;

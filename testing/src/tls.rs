@@ -6,18 +6,21 @@ use anyhow::{Context as _, Result};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
 /// Where they are.
-pub(super) struct Certificates {
+pub struct Certificates {
     /// The certificate of the authority that signed the servers', as PEM.
-    pub(super) ca: PathBuf,
+    pub ca: PathBuf,
     /// Of one that signed nothing here.
-    pub(super) other_ca: PathBuf,
+    pub other_ca: PathBuf,
     /// The servers' private key and certificate, as PEM in one file.
-    pub(super) key_store: PathBuf,
+    pub key_store: PathBuf,
 }
 
 impl Certificates {
     /// Makes them.
-    pub(super) fn make(folder: &Path) -> Result<Self> {
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub fn make(folder: &Path) -> Result<Self> {
         let files = Self {
             ca: folder.join("ca.pem"),
             other_ca: folder.join("other-ca.pem"),

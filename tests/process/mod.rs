@@ -11,6 +11,7 @@ use std::{
 
 pub mod secrets;
 pub mod sidecar;
+pub mod stub;
 pub mod worker;
 
 use keylane_producer::{

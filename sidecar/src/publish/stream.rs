@@ -17,11 +17,8 @@ use axum::{
 use futures_util::stream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::{files::Line, routes::Sidecar};
-use crate::{
-    clock::Now,
-    snapshot::{Freshness, PartitionState, Snapshot, WorkerState},
-};
+use super::{files::Line, gist::Gist, routes::Sidecar};
+use crate::{clock::Now, snapshot::Snapshot};
 
 /// A comment in between keeps proxies from closing a quiet stream, and finds a reader that is gone.
 const COMMENT_EVERY: Duration = Duration::from_secs(15);
@@ -35,15 +32,6 @@ struct Reader {
     last: Option<String>,
     shown: Option<Gist>,
     _place: OwnedSemaphorePermit,
-}
-
-/// What of a snapshot is worth telling again when it changes.
-#[derive(PartialEq, Eq)]
-struct Gist {
-    freshness: Freshness,
-    worker: Option<WorkerState>,
-    partitions: Vec<(u32, PartitionState)>,
-    notices: usize,
 }
 
 pub(super) async fn events(State(sidecar): State<Sidecar>, headers: HeaderMap) -> Response {
@@ -81,17 +69,6 @@ impl Reader {
         if self.shown.as_ref() != Some(&gist) {
             self.waiting.push_back(shown(&snapshot));
             self.shown = Some(gist);
-        }
-    }
-}
-
-impl Gist {
-    fn of(snapshot: &Snapshot) -> Self {
-        Self {
-            freshness: snapshot.freshness,
-            worker: snapshot.workers.first().map(|worker| worker.state),
-            partitions: snapshot.partitions.iter().map(|p| (p.partition, p.state)).collect(),
-            notices: snapshot.notices.len(),
         }
     }
 }

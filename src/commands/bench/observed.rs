@@ -30,17 +30,30 @@ pub(super) struct Watch {
     ended: OnceLock<Moment>,
     /// Partitions that are not finished, and the offset at which they are.
     open: Mutex<BTreeMap<Partition, Offset>>,
+    /// How long each commit took, in seconds.
+    commits: Mutex<Vec<f64>>,
 }
 
 impl Watch {
     pub(super) fn until(ends: BTreeMap<Partition, Offset>) -> Arc<Self> {
         let open = Mutex::new(ends);
-        Arc::new(Self { clock: Clock::boot(), begun: OnceLock::new(), ended: OnceLock::new(), open })
+        Arc::new(Self {
+            clock: Clock::boot(),
+            begun: OnceLock::new(),
+            ended: OnceLock::new(),
+            open,
+            commits: Mutex::default(),
+        })
     }
 
     /// Both moments, once everything is committed.
     pub(super) fn moments(&self) -> Option<(Moment, Moment)> {
         Some((*self.begun.get()?, *self.ended.get()?))
+    }
+
+    /// How long each commit took, in seconds.
+    pub(super) fn commits(&self) -> Vec<f64> {
+        self.commits.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn now(&self) -> Moment {
@@ -108,7 +121,10 @@ impl GroupControl for ObservedControl {
     }
 
     fn commit(&self, commit: &Commit, limit: Duration) -> Result<(), CommitError> {
+        let begun = self.watch.clock.now();
         self.control.commit(commit, limit)?;
+        let took = self.watch.clock.now().since(begun).as_secs_f64();
+        self.watch.commits.lock().unwrap_or_else(PoisonError::into_inner).push(took);
         self.watch.committed(commit);
         Ok(())
     }

@@ -25,6 +25,8 @@ use keylane_producer::{
     sqlite::Patience,
 };
 
+use keylane_sidecar::spool::SnapshotFile;
+
 use super::{
     jobs::{Jobs, batches},
     measure::rate,
@@ -110,6 +112,23 @@ impl Queue {
         worked(&watch, count)
     }
 
+    /// The same, shown in this file if one is named; also how long its commits took, in seconds.
+    pub(super) fn work_shown<H: Handler<SqliteStore>>(
+        &mut self,
+        count: u64,
+        snapshot: Option<&Path>,
+        handler: H,
+    ) -> Result<(Worked, Vec<f64>), Failure> {
+        let watch = Watch::until(self.ends()?);
+        let group = Observed { group: self.member()?, watch: Arc::clone(&watch) };
+        let mut worker = worker(self, group, SqliteStore::new(&self.file), None, handler)?;
+        if let Some(file) = snapshot.map(SnapshotFile::new) {
+            worker = worker.shown_to(move |edition| file.put(edition));
+        }
+        until_empty(worker)?;
+        Ok((worked(&watch, count)?, watch.commits()))
+    }
+
     /// All of its records, by partition.
     pub(super) fn records(&mut self) -> Result<BTreeMap<Partition, Vec<StoredRecord>>, Failure> {
         let (queue, ends) = (self.identity().clone(), self.ends()?);
@@ -168,6 +187,16 @@ pub(super) fn run<S: FencedStore, H: Handler<S>>(
     connections: Option<usize>,
     handler: H,
 ) -> Result<(), Failure> {
+    until_empty(worker(queue, group, store, connections, handler)?)
+}
+
+fn worker<S: FencedStore, H: Handler<S>>(
+    queue: &Queue,
+    group: impl Group + 'static,
+    store: S,
+    connections: Option<usize>,
+    handler: H,
+) -> Result<Worker<S, H>, Failure> {
     let mut settings = WorkerSettings::named("bench");
     settings.until_empty = true;
     settings.store_connections = connections;
@@ -180,7 +209,10 @@ pub(super) fn run<S: FencedStore, H: Handler<S>>(
         handler,
         clock: Clock::boot(),
     };
-    let worker = Worker::new(settings, parts)?;
+    Ok(Worker::new(settings, parts)?)
+}
+
+fn until_empty<S: FencedStore, H: Handler<S>>(worker: Worker<S, H>) -> Result<(), Failure> {
     let summary = worker.run(|_| {})?;
     if summary.clean && summary.keys_left == 0 {
         return Ok(());

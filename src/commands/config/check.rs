@@ -1,7 +1,7 @@
 //! `keylane config check`: would this command take its settings?
 //!
 //! 1. It connects nowhere, and starts, writes and changes nothing. Only the files that settings name are read.
-//! 2. What it refuses the command refuses too, by the same code and before it connects: `work` and `board` have no second
+//! 2. What it refuses the command refuses too, by the same code and before it connects: `work`, `board`, `push` and `narrate` have no second
 //!    reading here, and a setting that the command does not use is not looked at.
 //! 3. It does not promise that the command will run: hosts, rights and the handler's program are not looked at.
 
@@ -9,7 +9,7 @@ use clap::Parser;
 
 use crate::{
     cli::{BenchCommand, BrokerUrl, CheckArgs, Cli, Command, Global, PostgresFigure, StoreUrl},
-    commands::{bench, board, work},
+    commands::{bench, board, narrate, push, work},
     exit::{Code, Failure},
     output::Output,
 };
@@ -31,6 +31,8 @@ fn check(cli: &Cli) -> Result<(), Failure> {
     match &cli.command {
         Command::Work(args) => work::check(args, global).and_then(|()| broker(global)),
         Command::Board(args) => board::check(args),
+        Command::Push(args) => push::check(args).map(drop),
+        Command::Narrate(args) => narrate::check(args),
         Command::Enqueue(_) | Command::Queue(_) => broker(global),
         Command::Bench(args) => match &args.command {
             BenchCommand::Local(_) => Ok(()),
@@ -58,7 +60,6 @@ fn check(cli: &Cli) -> Result<(), Failure> {
         Command::Health(_)
         | Command::Sidecar(_)
         | Command::Timeline(_)
-        | Command::Narrate(_)
         | Command::Config(_)
         | Command::Completions(_) => Ok(()),
     }
