@@ -139,7 +139,8 @@ fn no_byte_that_leaves_towards_a_sidecar_a_board_a_push_host_or_a_reader_has_the
     let sidecar = Sidecar::start(&place, "w.json");
     let board = Board::start(&place, &[&sidecar]);
     let host = Stub::that_says(200, "", "");
-    let push_to = ["push", "--snapshot-file", "w.json", "--to", &format!("http://{}/", host.address), "--every", "1s", "-vvv"];
+    let push_to =
+        ["push", "--snapshot-file", "w.json", "--to", &format!("http://{}/", host.address), "--every", "1s", "-vvv"];
     let places = ["--to-file", "pushed.json", "--to-note", "pushed.txt"];
     let push = place.command(&[&push_to[..], &places].concat()).spawn().unwrap();
     let worker = worker(&place, "w");
@@ -166,7 +167,9 @@ fn no_byte_that_leaves_towards_a_sidecar_a_board_a_push_host_or_a_reader_has_the
         captured.push((file.to_owned(), fs::read(place.path().join(file)).unwrap()));
     }
     worker.end();
-    wait_until("the host is told of its end", || host.requests().last().is_some_and(|r| r.body.contains("\"stopped\"")));
+    wait_until("the host is told of its end", || {
+        host.requests().last().is_some_and(|r| r.body.contains("\"stopped\""))
+    });
     rustix::process::kill_process(rustix::process::Pid::from_child(&push), rustix::process::Signal::TERM).unwrap();
     let pushed = process::Ended::of(push).expect(0);
     captured.push(("what the push says".to_owned(), [pushed.stdout, pushed.stderr].concat().into_bytes()));
