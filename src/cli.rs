@@ -64,7 +64,7 @@ pub(crate) use steer::{HotArgs, HotBy, PauseArgs, SkipArgs};
 pub(crate) use units::{bytes_text, duration_text};
 pub(crate) use url::{BrokerUrl, StoreUrl};
 pub(crate) use why::WhyArgs;
-pub(crate) use work::{Builtin, Leaves, MoveBy, WorkArgs};
+pub(crate) use work::{Builtin, Keys, Leaves, MoveBy, WorkArgs};
 
 /// What `--broker` is if nobody says anything.
 pub(crate) const DEFAULT_BROKER: &str = "sqlite:keylane.db";

@@ -28,4 +28,4 @@ pub use fence::{Fence, FenceToken, Fenced, Generation, Permit};
 pub use handler::{Done, Handler, JobContext, Outcome, Retry};
 pub use notice::Notice;
 pub use store::{Effect, FencedStore};
-pub use worker::{Parts, Summary, Worker, WorkerHandle, WorkerSettings};
+pub use worker::{Parts, ShowKeys, Summary, Worker, WorkerHandle, WorkerSettings};

@@ -119,6 +119,8 @@ fn partition(seen: &Seen<'_>, partition: Partition) -> PartitionView {
         jobs_in_flight: None,
         age_ms: owner.map(|owner| ms(owner.silent_for)),
         token_present: seen.store.map(|_| claimed),
+        keys_parked: None,
+        keys: Vec::new(),
     }
 }
 

@@ -33,7 +33,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use keylane_producer::{GroupName, JobId, Log, QueueIdentity};
 use keylane_sidecar::spool::Edition;
 
-pub use self::settings::WorkerSettings;
+pub use self::settings::{ShowKeys, WorkerSettings};
 use self::sight::Sight;
 use crate::{
     clock::Clock,

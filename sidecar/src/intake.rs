@@ -4,7 +4,7 @@
 //! 2. What is refused is refused whole, and nothing of its text is passed on.
 
 use crate::{
-    snapshot::{PartitionState, PartitionView, Scope, Snapshot, WorkerView, is_name},
+    snapshot::{MOST_KEYS, PartitionState, PartitionView, Scope, Snapshot, WorkerView, is_key, is_name},
     words::event::unix_ms,
 };
 
@@ -98,7 +98,14 @@ fn partition(p: &PartitionView) -> bool {
         None => p.lag.why_unknown.is_some(),
     };
     let known = usize::try_from(p.partition).is_ok_and(|number| number < MOST_PARTITIONS);
-    state && claimants && lag && known && names.into_iter().all(|n| is_name(n)) && times.into_iter().all(|t| is_time(t))
+    let keys = p.keys.len() <= MOST_KEYS && p.keys.iter().all(|key| is_key(&key.shown));
+    state
+        && claimants
+        && lag
+        && known
+        && keys
+        && names.into_iter().all(|n| is_name(n))
+        && times.into_iter().all(|t| is_time(t))
 }
 
 fn is_code(code: &str) -> bool {
@@ -138,7 +145,7 @@ mod tests {
     #[test]
     fn what_the_contract_does_not_allow_is_refused_whole() {
         type Change = fn(&mut Value);
-        let changes: [(&str, Change); 12] = [
+        let changes: [(&str, Change); 14] = [
             ("an unknown field", |v| v["generation"] = json!(7)),
             ("an unknown field inside", |v| v["partitions"][0]["token"] = json!(7)),
             ("another version", |v| v["schema"] = json!("keylane.ownership-snapshot/v2")),
@@ -152,6 +159,12 @@ mod tests {
             }),
             ("two claimants of a held partition", |v| v["partitions"][0]["claimants"] = json!(["a", "b"])),
             ("a partition beyond the bound", |v| v["partitions"][5]["partition"] = json!(4_096)),
+            ("a key that acts on a terminal", |v| {
+                v["partitions"][0]["keys"] = json!([{"shown": "\u{1b}[2J", "parked": true, "waiting": null}]);
+            }),
+            ("too many keys", |v| {
+                v["partitions"][0]["keys"] = vec![json!({"shown": "k", "parked": true, "waiting": 1}); 21].into();
+            }),
             ("a partition twice", |v| v["partitions"][1]["partition"] = json!(0)),
         ];
         for (what, change) in changes {

@@ -25,5 +25,7 @@ pub mod snapshot;
 pub mod spool;
 pub mod words;
 
-pub use snapshot::{Freshness, Lag, Notice, Observer, PartitionState, PartitionView, QueueView, Scope, Snapshot};
+pub use snapshot::{
+    Freshness, KeyView, Lag, Notice, Observer, PartitionState, PartitionView, QueueView, Scope, Snapshot,
+};
 pub use snapshot::{Totals, WhyUnknown, WorkerSession, WorkerState, WorkerView};

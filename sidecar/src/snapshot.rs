@@ -1,8 +1,8 @@
 //! The JSON contract `keylane.ownership-snapshot/v1`: who holds what, for whoever watches. Plain data.
 //!
 //! 1. Every field is named here and in `docs/schemas/snapshot.schema.json`, which allows no other.
-//! 2. No field holds a token, or anything that one could be guessed from: no generation, claim, member id, offset,
-//!    key or payload. [`PartitionView::token_present`] says that the owner holds a claim, and nothing more.
+//! 2. No field holds a token, or anything that one could be guessed from: no generation, claim, member id, offset or
+//!    payload, and no key unless whoever runs the worker says so ([`PartitionView::keys`]). [`PartitionView::token_present`] says that the owner holds a claim, and nothing more.
 //! 3. Unknown is `null` with a reason, never 0.
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
@@ -173,7 +173,30 @@ pub struct PartitionView {
     pub age_ms: Option<u64>,
     /// Whether the holder has a claim in the store; `None`: not known.
     pub token_present: Option<bool>,
+    /// Keys that are parked; `None`: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys_parked: Option<u64>,
+    /// Parked keys, then hot ones, at most [`MOST_KEYS`]: none unless its worker was told to show them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<KeyView>,
 }
+
+/// A key that is parked, or that many jobs have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyView {
+    /// Its text, cut; or `#` and a part of its hash.
+    pub shown: String,
+    /// Whether it is parked.
+    pub parked: bool,
+    /// Its jobs that wait; `None`: not known.
+    pub waiting: Option<u64>,
+}
+
+/// Of one partition.
+pub const MOST_KEYS: usize = 20;
+/// In characters.
+pub const LONGEST_KEY: usize = 80;
 
 /// What a partition is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -291,6 +314,16 @@ pub struct Notice {
 pub(crate) fn is_name(name: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'/' | b':' | b'-');
     (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(allowed)
+}
+
+/// Whether the contract allows it as a key: nothing that could act on a terminal or turn a line around.
+pub(crate) fn is_key(shown: &str) -> bool {
+    let acts = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+            || matches!(c, '\u{e0000}'..='\u{e007f}')
+    };
+    (1..=LONGEST_KEY).contains(&shown.chars().count()) && !shown.chars().any(acts)
 }
 
 fn schema<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {

@@ -51,6 +51,18 @@ The program is started once for each job that runs at a time and kept; it gets o
 docs/handlers.md. SIGTERM or Ctrl-C: take nothing new, finish what runs, give the partitions back, exit 0. A second one:
 end at once; what was running runs again on the next owner.";
 
+/// What of keys may be shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Keys {
+    /// Only how many are parked.
+    #[default]
+    None,
+    /// A part of their hash.
+    Hash,
+    /// Their text.
+    Text,
+}
+
 /// Arguments of `work`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -148,6 +160,12 @@ pub(crate) struct WorkArgs {
         help_heading = "The worker"
     )]
     pub(crate) snapshot_file: Option<std::path::PathBuf>,
+
+    /// What of parked and hot keys whoever sees that file may see: nothing, a part of their hash, or their text
+    #[arg(long, env = "KEYLANE_SHOW_KEYS", hide_env_values = true, value_enum, default_value_t)]
+    #[arg(help_heading = "The worker", value_name = "HOW", requires_if("hash", "snapshot_file"))]
+    #[arg(requires_if("text", "snapshot_file"))]
+    pub(crate) show_keys: Keys,
 
     /// Jobs held in memory for each partition; the rest waits on the log
     #[arg(long, env = "KEYLANE_BUFFER_JOBS", hide_env_values = true, value_name = "N", default_value_t = 2_000)]

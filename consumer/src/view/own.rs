@@ -98,6 +98,8 @@ impl Moment<'_> {
             jobs_in_flight: Some(held.in_flight),
             age_ms: Some(self.age()),
             token_present: Some(held.claimed),
+            keys_parked: held.claimed.then_some(held.keys_parked),
+            keys: held.keys.clone(),
         }
     }
 

@@ -14,6 +14,7 @@
 
 mod holding;
 mod jobs;
+mod keys;
 mod noting;
 mod parking;
 mod proving;

@@ -1,7 +1,7 @@
 //! One look at a worker, as its desk puts it down for whoever watches. It has no number of the group or the store.
 
 use keylane_producer::{Partition, Timestamp};
-use keylane_sidecar::{PartitionState, WorkerState};
+use keylane_sidecar::{KeyView, PartitionState, WorkerState};
 
 use super::{Summary, counts::Counts};
 use crate::clock::BootTime;
@@ -81,6 +81,9 @@ pub(crate) struct Held {
     pub(crate) in_flight: u64,
     /// When its oldest job that was fetched and is not finished was enqueued, as that job says.
     pub(crate) oldest: Option<Timestamp>,
+    pub(crate) keys_parked: u64,
+    /// Those that may be shown, as they are shown.
+    pub(crate) keys: Vec<KeyView>,
 }
 
 impl Glance {

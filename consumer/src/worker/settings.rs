@@ -46,10 +46,24 @@ pub struct WorkerSettings {
     /// Connections to the store that write side by side, 1 to 64; each partition has one of them. Default: the store's
     /// [`CONNECTIONS`](crate::FencedStore::CONNECTIONS). Two more are for claims and closes.
     pub store_connections: Option<usize>,
+    /// What of keys that are parked or hot those may see who see what the worker holds. Default: nothing.
+    pub show_keys: ShowKeys,
     /// End when every job of the queue is finished.
     pub until_empty: bool,
     /// For twin tests and `demo` only.
     pub guards: Guards,
+}
+
+/// What of keys may be shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShowKeys {
+    /// Only how many are parked.
+    #[default]
+    None,
+    /// `#` and twelve digits of their SHA-224: who knows a key can find it, and who can guess keys as well.
+    Hash,
+    /// Their text.
+    Text,
 }
 
 impl WorkerSettings {
@@ -75,6 +89,7 @@ impl WorkerSettings {
             handler_threads: std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
             batch_jobs: 5_000,
             store_connections: None,
+            show_keys: ShowKeys::None,
             until_empty: false,
             guards: Guards::default(),
         }

@@ -161,10 +161,15 @@ fn counts(scene: &Scene<'_>) -> String {
     let lag = totals.lag_jobs.map_or_else(|| "unknown".to_owned(), number);
     let _ = write!(
         html,
-        "<li class=\"lag\"><span>Waiting <b>{lag}</b> <small>{} of {} known</small></span></li></ul>",
+        "<li class=\"lag\"><span>Waiting <b>{lag}</b> <small>{} of {} known</small></span></li>",
         number(u64::from(totals.lag_partitions_known)),
         number(scene.view.partitions.len() as u64)
     );
+    let parked: u64 = scene.view.partitions.iter().filter_map(|p| p.keys_parked).sum();
+    if parked > 0 {
+        let _ = write!(html, "<li class=\"lag\"><span>Keys parked <b>{}</b></span></li>", number(parked));
+    }
+    html.push_str("</ul>");
     html
 }
 

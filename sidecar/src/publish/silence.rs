@@ -93,7 +93,7 @@ impl Late<'_> {
             return PartitionView { token_present, ..view };
         }
         let lag = Lag { jobs: None, as_of: None, why_unknown: Some(WhyUnknown::NotReported) };
-        PartitionView { lag, jobs_in_flight: None, token_present, ..view }
+        PartitionView { lag, jobs_in_flight: None, token_present, keys_parked: None, keys: Vec::new(), ..view }
     }
 
     fn left(&self, said: Option<u64>) -> Option<u64> {

@@ -41,6 +41,8 @@ impl View {
                 jobs_in_flight: Some(1),
                 age_ms: Some(400),
                 token_present: Some(true),
+                keys_parked: None,
+                keys: Vec::new(),
             });
         }
         self

@@ -41,6 +41,8 @@ pub fn report(worker: &str, count: u32, holds: &[(u32, PartitionState)], since_m
             jobs_in_flight: Some(u64::from(lag > 0)),
             age_ms: Some(300),
             token_present: Some(true),
+            keys_parked: None,
+            keys: Vec::new(),
         }
     };
     let mut partitions: Vec<_> = holds.iter().map(view).collect();

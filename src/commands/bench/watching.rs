@@ -16,7 +16,7 @@ use self::watchers::Watchers;
 use super::{
     Bench,
     measure::{Pair, Spread},
-    queue::Queue,
+    queue::{Queue, Worked},
     row::{Aim, Row},
 };
 use crate::exit::Failure;
@@ -35,6 +35,8 @@ enum Side {
 #[derive(Clone, Copy, Default)]
 struct Seen {
     jobs_a_second: f64,
+    /// Of the worker's own process, in seconds.
+    cpu_of_a_million: f64,
     /// The median, in milliseconds.
     commit_ms: f64,
 }
@@ -55,13 +57,17 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
     };
     let rate = |seen: &Seen| seen.jobs_a_second;
     let commit = |seen: &Seen| seen.commit_ms;
+    let cpu = |seen: &Seen| seen.cpu_of_a_million;
     let row = |what, against, pair| Row::pair("watching", what, "jobs/s", against, pair);
+    let spent = |what, pair| Row::pair("watching", what, "s", "nobody watches, writes none", pair);
     let latency = |what, against, pair| Row::pair("watching", what, "ms", against, pair);
     let watched = row("sidecar, board and push, polled each second", "nobody", pair(rate, Side::Watched, Side::Alone));
     Ok(vec![
         row("counts and writes its files, nobody reads", "writes none", pair(rate, Side::Shown, Side::Alone)),
         watched.aiming(Aim::RatioAtLeast(0.98)),
         row("the watchers are killed half way", "they live", pair(rate, Side::Killed, Side::Watched)),
+        spent("the worker's processor time of a million, writing its files", pair(cpu, Side::Shown, Side::Alone)),
+        spent("the worker's processor time of a million, watched", pair(cpu, Side::Watched, Side::Alone)),
         latency("a commit, watched", "nobody watches", pair(commit, Side::Watched, Side::Alone)),
         latency("a commit, the watchers are killed half way", "they live", pair(commit, Side::Killed, Side::Watched)),
     ])
@@ -100,5 +106,6 @@ fn run(bench: &Bench<'_>, side: Side) -> Result<Seen, Failure> {
     // It ends nothing but watchers.
     let _ = ended.join();
     let commit_ms = Spread::of(commits.into_iter().map(|seconds| seconds * 1e3)).median;
-    Ok(Seen { jobs_a_second: worked.jobs_a_second, commit_ms })
+    let Worked { jobs_a_second, cpu_seconds_a_million: cpu_of_a_million } = worked;
+    Ok(Seen { jobs_a_second, cpu_of_a_million, commit_ms })
 }

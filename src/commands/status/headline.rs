@@ -125,6 +125,8 @@ mod tests {
             jobs_in_flight: None,
             age_ms: None,
             token_present: None,
+            keys_parked: None,
+            keys: Vec::new(),
         };
         let partitions: Vec<_> = states.iter().enumerate().map(view).collect();
         let text = String::new;

@@ -2,10 +2,10 @@
 
 use std::{ffi::OsString, time::Duration};
 
-use keylane_consumer::{WorkerSettings, handler::child::ChildSettings, store::StopRule};
+use keylane_consumer::{ShowKeys, WorkerSettings, handler::child::ChildSettings, store::StopRule};
 
 use crate::{
-    cli::{Leaves, StoreUrl, WorkArgs, duration_text},
+    cli::{Keys, Leaves, StoreUrl, WorkArgs, duration_text},
     exit::{Code, Failure},
 };
 
@@ -48,6 +48,11 @@ pub(super) fn from_flags(args: &WorkArgs, store: &StoreUrl) -> Result<WorkerSett
     settings.ownership.margin = settings.ownership.margin.min(args.session_timeout / 6);
     settings.poll_limit = settings.poll_limit.min(args.session_timeout / 2);
     settings.until_empty = args.until_empty;
+    settings.show_keys = match args.show_keys {
+        Keys::None => ShowKeys::None,
+        Keys::Hash => ShowKeys::Hash,
+        Keys::Text => ShowKeys::Text,
+    };
     settings.store_connections = args.store_connections;
     settings.check()?;
     Ok(settings)

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use keylane_producer::Partition;
 use keylane_sidecar::{PartitionState, WorkerState};
 
-use super::Desk;
+use super::{Desk, keys};
 use crate::{
     clock::BootTime,
     handler::Handler,
@@ -47,6 +47,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 lag: tenancy.as_ref().zip(sight.read_at(partition, tenure)).map(|(t, at)| (t.waiting(), at)),
                 last_completed: sight.completed_at(partition, tenure),
                 in_flight: running.get(&(partition, tenure)).copied().unwrap_or(0),
+                keys_parked: tenancy.as_ref().map_or(0, |tenancy| tenancy.parked.len() as u64),
+                keys: tenancy.as_ref().map_or_else(Vec::new, |tenancy| keys::shown(self.settings.show_keys, tenancy)),
                 oldest: tenancy.and_then(Tenancy::oldest_waiting),
             });
         }

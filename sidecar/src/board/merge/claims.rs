@@ -224,6 +224,8 @@ fn blank(partition: u32, state: PartitionState) -> PartitionView {
         jobs_in_flight: None,
         age_ms: None,
         token_present: None,
+        keys_parked: None,
+        keys: Vec::new(),
     }
 }
 

@@ -40,6 +40,8 @@ fn report(worker: &str, partitions: &[(u32, PartitionState)], now: Now) -> Snaps
         jobs_in_flight: Some(1),
         age_ms: Some(0),
         token_present: Some(true),
+        keys_parked: None,
+        keys: Vec::new(),
     };
     let partitions: Vec<_> = partitions.iter().map(view).collect();
     Snapshot {

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     board::history::CURVE,
     snapshot::{PartitionView, WhyUnknown},
-    words::phrase::{capitalised, duration, number},
+    words::phrase::{capitalised, counted, duration, number},
 };
 
 /// Events of the partition that are shown.
@@ -39,6 +39,9 @@ pub(super) fn draw(scene: &Scene<'_>) -> String {
         &finished.map_or_else(|| "never seen".to_owned(), |at| ago(Some(at), scene.now_ms)),
         &mut html,
     );
+    if let Some(parked) = partition.keys_parked {
+        fact("Keys parked", &super::number(parked), &mut html);
+    }
     fact("In this state since", &ago(partition.since.as_deref(), scene.now_ms).replace(" ago", ""), &mut html);
     let claim = match partition.token_present {
         Some(true) => "yes",
@@ -47,6 +50,7 @@ pub(super) fn draw(scene: &Scene<'_>) -> String {
     };
     fact("Owner has a claim in the store", claim, &mut html);
     html.push_str("</dl>");
+    keys(partition, &mut html);
     let events: Vec<_> =
         scene.history.events().rev().filter(|e| e.partitions.contains(&number)).take(MOST_EVENTS).collect();
     if !events.is_empty() {
@@ -73,6 +77,23 @@ fn session(scene: &Scene<'_>, p: &PartitionView, html: &mut String) {
          aria-label=\"Session left\">{left} of {most} ms</meter></dd>",
         duration(ms(left))
     );
+}
+
+/// Only what a worker was told to show.
+fn keys(partition: &PartitionView, html: &mut String) {
+    if partition.keys.is_empty() {
+        return;
+    }
+    html.push_str("<h3>Keys</h3><ul class=\"keys\">");
+    for key in &partition.keys {
+        let what = match (key.parked, key.waiting) {
+            (true, _) => "parked".to_owned(),
+            (false, Some(jobs)) => format!("{} waiting", counted(jobs, "job")),
+            (false, None) => "takes much time".to_owned(),
+        };
+        let _ = write!(html, "<li><code>{}</code> {what}</li>", Text(&key.shown));
+    }
+    html.push_str("</ul>");
 }
 
 fn fact(name: &str, value: &str, html: &mut String) {

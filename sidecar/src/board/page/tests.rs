@@ -64,6 +64,7 @@ fn hostile_text_is_shown_as_text() {
             partition.worker.iter_mut().for_each(rename);
             partition.last_known_worker.iter_mut().for_each(rename);
             partition.claimants.iter_mut().for_each(rename);
+            partition.keys = vec![crate::KeyView { shown: hostile.into(), parked: true, waiting: None }];
         }
         for name in [&mut view.queue.cluster, &mut view.queue.topic, &mut view.queue.group] {
             rename(name);
@@ -122,6 +123,26 @@ fn a_thousand_partitions_are_grouped_and_folded_and_those_in_trouble_are_not() {
     let lanes = html.split("<section id=\"lanes\"").nth(1).unwrap();
     assert!(lanes.find("Partition 500").unwrap() < lanes.find("Partition 77").unwrap(), "the worst first");
     assert!(lanes.contains("167 partitions (0, 6, 12, 18, 24, 30 and 161 more), all of w-0 and unchanged"), "folded");
+}
+
+#[test]
+fn parked_and_hot_keys_are_shown_as_far_as_the_worker_shows_them() {
+    let view = View::at(AT).held(&["w-0", "w-0"]);
+    let with = |keys: Vec<crate::KeyView>| {
+        page(&View::at(AT - 1_000), &view, &asked("partition=1"), |view| {
+            view.partitions[0].keys_parked = Some(2);
+            view.partitions[1].keys_parked = Some(1);
+            view.partitions[1].keys = keys.clone();
+        })
+    };
+    let counted = with(Vec::new());
+    assert!(counted.contains("Keys parked <b>3</b>") && counted.contains("<dt>Keys parked</dt><dd>1</dd>"));
+    assert!(!counted.contains("<h3>Keys</h3>"));
+    let key = |shown: &str, parked, waiting| crate::KeyView { shown: shown.into(), parked, waiting };
+    let named = with(vec![key("#0123456789ab", true, None), key("customer-42", false, Some(1_234))]);
+    let list = "<li><code>#0123456789ab</code> parked</li><li><code>customer-42</code> 1,234 jobs waiting</li>";
+    assert!(named.contains(list), "{named}");
+    assert!(!plain(&View::at(AT - 1_000), &view, "partition=1").contains("Keys parked"), "not known is not 0");
 }
 
 #[test]

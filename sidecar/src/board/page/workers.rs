@@ -11,6 +11,8 @@ use crate::{
     words::phrase::{duration, number},
 };
 
+/// Two words of it are missing.
+const LATE_MS: u64 = 5_000;
 /// Workers that are shown, those in trouble first.
 const MOST: usize = 200;
 
@@ -57,6 +59,8 @@ pub(super) fn draw(scene: &Scene<'_>) -> String {
 fn state(worker: &WorkerView) -> &'static str {
     match worker.state {
         WorkerState::Starting => "starting",
+        // It writes every 2 s: what it was is not what it is.
+        WorkerState::Running if worker.age_ms >= LATE_MS => "running at its last word",
         WorkerState::Running => "running",
         WorkerState::Draining => "draining",
         WorkerState::Stopped => "stopped",
