@@ -106,7 +106,8 @@ fn a_person_sees_what_waits_and_has_one_job_left_out() {
     assert!(place.run(&["hot"]).expect(0).stdout.contains("no key is hot"), "three jobs are not many");
 
     let dry = place.run(&["skip", "slow", "--why", "cannot be done", "-o", "json"]).expect(0).json();
-    assert_eq!((&dry["offset"], &dry["outcome"], &dry["job"]), (&json!(0), &json!("would_be_skipped"), &json!(job)));
+    assert_eq!((&dry["offset"], &dry["outcome"]), (&json!(0), &json!("would_be_skipped")));
+    let job = dry["job"].as_str().unwrap();
     place.run(&["skip", "slow", "--why", "x", "--execute"]).expect(2).says(&["--execute without a job"]);
     place.run(&["skip", "slow", "--offset", "7", "--why", "x", "--execute"]).expect(5);
     place.run(&["skip", "slow", "--job", "nobody", "--why", "x", "--execute"]).expect(5);
