@@ -61,7 +61,7 @@ fn a_slow_worker_with_large_records_waiting_stays_below_the_documented_formula()
         RUNNING * RECORD,
         // Pages on their way from the polling thread: 16, the one that it makes, and the one that the desk takes in.
         18 * polled,
-        // The client: an answer is in memory as long as one of its records is not polled or given up: 16 of them.
+        // All else, the client and the program among it: not derived, but what was allowed before (docs/benchmarks.md).
         16 * (4 << 20),
     ];
     let formula: usize = formula.iter().sum();
