@@ -21,6 +21,7 @@ use keylane_consumer::{
 };
 use keylane_producer::Offset;
 use rig::{Rig, Told, tell};
+use tokio::sync::Semaphore;
 
 type Answer = Outcome<SqliteStore>;
 
@@ -69,15 +70,15 @@ fn a_dead_letter_is_replayed_before_newer_jobs_of_its_key_and_once() {
     });
     assert_eq!((summary.applied, summary.buried), (2, 1));
     // While it is replayed the key is busy with a job that came later, and more follow.
-    let gate = Arc::new(AtomicBool::new(false));
+    let gate = Arc::new(Semaphore::new(0));
     let open = Arc::clone(&gate);
     let told = Arc::new(AtomicBool::new(false));
     let tells = Arc::clone(&told);
     let handler = move |job: JobContext| {
         let open = Arc::clone(&open);
         async move {
-            while job.offset == Offset(3) && !open.load(Ordering::SeqCst) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+            if job.offset == Offset(3) {
+                open.acquire().await.unwrap().forget();
             }
             tell(&job)
         }
@@ -94,7 +95,7 @@ fn a_dead_letter_is_replayed_before_newer_jobs_of_its_key_and_once() {
     assert_eq!(person.act_on_dead(&order(letter.number, DeadAct::Replay)).unwrap(), DeadActed::Done);
     // What follows the job that runs goes to the line with it as soon as the owner has looked.
     rig.wait_for("the owner looked", || told.load(Ordering::SeqCst));
-    gate.store(true, Ordering::SeqCst);
+    gate.add_permits(1);
     rig.wait_for("all told", || rig.told().len() == 20);
     assert!(worker.end().clean);
     assert_eq!(offsets(&rig.told(), "k")[..5], [0, 2, 3, 1, 4], "after what ran, before what waited");

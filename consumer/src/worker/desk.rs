@@ -55,7 +55,7 @@ use crate::{
             writing::Outbox,
         },
         places::Places,
-        polling::Polled,
+        polling::{EVENTS, Polled},
         prover::{self, Proved},
         runner::{End, Runner},
         scribe::Written,
@@ -303,24 +303,26 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         for request in mail.requests.try_iter() {
             self.requested(request);
         }
+        // Pages only as many as the channel holds: while they are taken in the polling thread puts others there, and what is
+        // taken in is in memory beside them.
         // Losses first, so that no end or write of a lost partition is taken for a good one.
-        for polled in taken(&mail.polled, "polling")? {
+        for polled in taken(&mail.polled, "polling", EVENTS)? {
             self.polled(polled)?;
         }
-        for answer in taken(&mail.prover.answers, "prover")? {
+        for answer in taken(&mail.prover.answers, "prover", TAKE)? {
             self.prover_busy = false;
             self.proved(answer)?;
         }
-        for answer in taken(&mail.clerk.answers, "clerk")? {
+        for answer in taken(&mail.clerk.answers, "clerk", TAKE)? {
             self.clerk_busy = false;
             self.answered(answer)?;
         }
         for (way, scribe) in mail.scribes.iter().enumerate() {
-            for written in taken(&scribe.answers, "scribe")? {
+            for written in taken(&scribe.answers, "scribe", TAKE)? {
                 self.written(way, written)?;
             }
         }
-        for End { ticket, how, took } in taken(&self.runner.ends, "handlers")? {
+        for End { ticket, how, took } in taken(&self.runner.ends, "handlers", TAKE)? {
             self.job_ended(ticket, how, took);
         }
         Ok(())
@@ -448,10 +450,10 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     }
 }
 
-/// What has come, up to [`TAKE`]. A thread that is gone without having been told to end has panicked.
-fn taken<T>(answers: &Receiver<T>, thread: &str) -> Result<Vec<T>, Error> {
+/// What has come, up to so many. A thread that is gone without having been told to end has panicked.
+fn taken<T>(answers: &Receiver<T>, thread: &str, most: usize) -> Result<Vec<T>, Error> {
     let mut taken = Vec::new();
-    while taken.len() < TAKE {
+    while taken.len() < most {
         match answers.try_recv() {
             Ok(answer) => taken.push(answer),
             Err(TryRecvError::Empty) => break,

@@ -28,7 +28,7 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// Pages of records on the way to the desk. When it is full the polling thread waits, so memory stays bounded; a desk
 /// that does not read for longer than the poll limit is a stalled worker, and the lease says so.
-const EVENTS: usize = 16;
+pub(crate) const EVENTS: usize = 16;
 
 /// Starts the thread. It ends after `Left`, a failure, or when the desk is gone.
 pub(crate) fn begin(mut group: Box<dyn Group>, lease: Arc<Lease>) -> Result<Receiver<Polled>, Error> {
