@@ -198,41 +198,6 @@ impl Drop for Ending {
     }
 }
 
-/// Three workers, one after another, of the same parked key: how many is always said, which one only if it may be.
-#[test]
-fn parked_keys_are_counted_and_named_only_as_far_as_the_operator_allows() {
-    let place = place();
-    let sidecar = Sidecar::start(&place, FILE);
-    place.run(&["enqueue", "--one", "customer-MARKER", "--body", "1"]).expect(0);
-    let shown = |how: &str| {
-        let flags = ["--snapshot-file", FILE, "--show-keys", how];
-        let worker = Worker::start(&place, "w", &flags, r#"echo '{"outcome":"reject","reason":"no"}'"#);
-        let parked = |seen: &Value| {
-            let partitions = seen["partitions"].as_array().unwrap();
-            partitions.iter().find(|p| p["keys_parked"] == 1).map(|p| p["keys"].clone())
-        };
-        let mut keys = None;
-        wait_until("it is told that a key is parked", || {
-            keys = Some(sidecar.get("/v1/snapshot?require=fresh"))
-                .filter(|a| a.status == 200)
-                .and_then(|a| parked(&a.json()));
-            keys.is_some()
-        });
-        let file = fs::read_to_string(place.path().join(FILE)).unwrap();
-        worker.end();
-        wait_until("it has stopped", || sidecar.snapshot()["workers"][0]["state"] == "stopped");
-        (keys.unwrap(), file)
-    };
-    let (keys, file) = shown("none");
-    assert!(keys.is_null() && !file.contains("MARKER"), "{keys}");
-    let (keys, file) = shown("hash");
-    let hash = keys[0]["shown"].as_str().unwrap();
-    assert!(hash.starts_with('#') && hash.len() == 13 && !file.contains("MARKER"), "{keys}");
-    let (keys, _) = shown("text");
-    assert_eq!(keys, serde_json::json!([{ "shown": "customer-MARKER", "parked": true, "waiting": null }]));
-    place.run(&["work", "--builtin", "discard", "--show-keys", "text"]).expect(2).says(&["--snapshot-file"]);
-}
-
 /// Killed at once, while it is asked and jobs run: no job notices.
 #[test]
 fn a_sidecar_that_is_killed_costs_its_worker_nothing() {

@@ -2,18 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+#[path = "sight/keys.rs"]
+mod keys;
 #[allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 mod process;
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    io::{BufRead, BufReader},
-    process::{Child, Stdio},
-};
+use std::{collections::BTreeSet, fs};
 
 use process::{
     Place,
+    board::Board,
     secrets::{found, number_forms, text_forms},
     sidecar::{Sidecar, get},
     stub::Stub,
@@ -24,32 +22,12 @@ use serde_json::Value;
 
 const PARTITIONS: usize = 4;
 const DONE: &str = r#"echo '{"outcome":"done","result":1}'"#;
-
-struct Board(Child, String);
-
-impl Board {
-    fn start(place: &Place, sidecars: &[&Sidecar]) -> Self {
-        let at: Vec<&str> = sidecars.iter().map(|sidecar| sidecar.address.as_str()).collect();
-        let args = ["board", "--sidecar", &at.join(","), "--listen", "127.0.0.1:0", "--every", "200ms", "-ojson"];
-        let mut process = place.command(&args).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let said: Value = serde_json::from_str(&line).unwrap();
-        let address = said["board"].as_str().unwrap().trim_start_matches("http://").to_owned();
-        Self(process, address)
-    }
-
-    fn snapshot(&self) -> Value {
-        get(&self.1, "/v1/snapshot").json()
-    }
-}
-
-impl Drop for Board {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+/// And does the others.
+const PARKS_BAD_KEYS: &str = r#"case "$line" in
+    *'"key":"bad'*|*key_base64*) echo '{"outcome":"reject","reason":"no such customer"}' ;;
+    *'"key":"slow'*) echo '{"outcome":"retry","reason":"the bank is closed","after_ms":250000}' ;;
+    *) echo '{"outcome":"done","result":1}' ;;
+    esac"#;
 
 fn place() -> Place {
     let place = Place::new();
@@ -143,10 +121,14 @@ fn no_byte_that_leaves_towards_a_sidecar_a_board_a_push_host_or_a_reader_has_the
         ["push", "--snapshot-file", "w.json", "--to", &format!("http://{}/", host.address), "--every", "1s", "-vvv"];
     let places = ["--to-file", "pushed.json", "--to-note", "pushed.txt"];
     let push = place.command(&[&push_to[..], &places].concat()).spawn().unwrap();
-    let worker = worker(&place, "w");
+    let worker = Worker::start(&place, "w", &["--snapshot-file", "w.json", "--show-keys", "text"], PARKS_BAD_KEYS);
     place.run(&["enqueue", "--one", "k", "--body", "1"]).expect(0);
-    wait_until("it holds all under those numbers", || {
-        let all_held = |seen: &Value| seen["totals"]["held"] == PARTITIONS;
+    place.run(&["enqueue", "--one", "bad", "--body", "1"]).expect(0);
+    wait_until("it holds all under those numbers, and shows a key", || {
+        let all_held = |seen: &Value| {
+            let mut partitions = seen["partitions"].as_array().unwrap().iter();
+            seen["totals"]["held"] == PARTITIONS && partitions.any(|p| p["keys"][0]["shown"] == "bad")
+        };
         let answer = sidecar.get("/v1/snapshot");
         answer.status == 200 && all_held(&answer.json()) && all_held(&board.snapshot())
     });
@@ -158,7 +140,7 @@ fn no_byte_that_leaves_towards_a_sidecar_a_board_a_push_host_or_a_reader_has_the
     let sidecars = ["/v1/snapshot", "/v1/events.ndjson", "/metrics", "/livez", "/readyz", "/nothing"];
     let boards = ["/", "/main", "/v1/timeline.txt", "/v1/autoscale", "/v1/snapshot", "/v1/events.ndjson", "/metrics"];
     let asked = sidecars.map(|path| (sidecar.address.as_str(), path)).into_iter();
-    for (address, path) in asked.chain(boards.map(|path| (board.1.as_str(), path))) {
+    for (address, path) in asked.chain(boards.map(|path| (board.address.as_str(), path))) {
         let answer = get(address, path);
         assert!(!answer.head.contains("etag"), "an id that follows from what is shown could be guessed: {path}");
         captured.push((path.to_owned(), [answer.head, answer.body].concat().into_bytes()));

@@ -26,6 +26,7 @@ use crate::{
 };
 
 pub(crate) mod counted;
+mod keys;
 mod notices;
 pub(crate) mod own;
 #[cfg(test)]

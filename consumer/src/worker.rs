@@ -163,6 +163,7 @@ impl<S: FencedStore, H: Handler<S>> Worker<S, H> {
             queue: parts.queue.clone(),
             group: parts.group_name.clone(),
             session: settings.ownership.session,
+            show_keys: settings.show_keys,
         };
         let sight = sink.map(|sink| Sight::begin(speaker, parts.clock.clone(), sink)).transpose()?;
         let runner = runner::Runner::new(&settings, parts.handler, parts.clock.clone())?;

@@ -4,7 +4,7 @@
 //! 2. What is refused is refused whole, and nothing of its text is passed on.
 
 use crate::{
-    snapshot::{MOST_KEYS, PartitionState, PartitionView, Scope, Snapshot, WorkerView, is_key, is_name},
+    snapshot::{MOST_KEYS, MOST_KEYS_OF_ALL, PartitionState, PartitionView, Scope, Snapshot, WorkerView, is_key, is_name},
     words::event::unix_ms,
 };
 
@@ -69,6 +69,7 @@ fn keeps_the_contract(snapshot: &Snapshot) -> bool {
         && snapshot.partitions.len() <= MOST_PARTITIONS
         && snapshot.notices.len() <= 50
         && notices
+        && snapshot.partitions.iter().map(|p| p.keys.len()).sum::<usize>() <= MOST_KEYS_OF_ALL
         && snapshot.workers.iter().all(worker)
         && snapshot.partitions.iter().all(partition)
         && snapshot.partitions.iter().map(|p| p.partition).is_sorted_by(|a, b| a < b)
@@ -145,7 +146,7 @@ mod tests {
     #[test]
     fn what_the_contract_does_not_allow_is_refused_whole() {
         type Change = fn(&mut Value);
-        let changes: [(&str, Change); 14] = [
+        let changes: [(&str, Change); 15] = [
             ("an unknown field", |v| v["generation"] = json!(7)),
             ("an unknown field inside", |v| v["partitions"][0]["token"] = json!(7)),
             ("another version", |v| v["schema"] = json!("keylane.ownership-snapshot/v2")),
@@ -164,6 +165,9 @@ mod tests {
             }),
             ("too many keys", |v| {
                 v["partitions"][0]["keys"] = vec![json!({"shown": "k", "parked": true, "waiting": 1}); 21].into();
+            }),
+            ("a key that turns a line around", |v| {
+                v["partitions"][0]["keys"] = json!([{"shown": "a\u{202e}b", "parked": true, "waiting": null}]);
             }),
             ("a partition twice", |v| v["partitions"][1]["partition"] = json!(0)),
         ];

@@ -2,7 +2,8 @@
 //!
 //! 1. Every field is named here and in `docs/schemas/snapshot.schema.json`, which allows no other.
 //! 2. No field holds a token, or anything that one could be guessed from: no generation, claim, member id, offset or
-//!    payload, and no key unless whoever runs the worker says so ([`PartitionView::keys`]). [`PartitionView::token_present`] says that the owner holds a claim, and nothing more.
+//!    payload, and no key unless whoever runs the worker says so ([`PartitionView::keys`]).
+//!    [`PartitionView::token_present`] says that the owner holds a claim, and nothing more.
 //! 3. Unknown is `null` with a reason, never 0.
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
@@ -195,8 +196,21 @@ pub struct KeyView {
 
 /// Of one partition.
 pub const MOST_KEYS: usize = 20;
+/// Of all partitions together: a snapshot stays below the largest answer that is read.
+pub const MOST_KEYS_OF_ALL: usize = 1_000;
 /// In characters.
 pub const LONGEST_KEY: usize = 80;
+
+/// Leaves out what is too much: of each partition as many as all can have, then of the first ones.
+pub fn bound_keys(partitions: &mut [PartitionView]) {
+    let with = |each: usize| partitions.iter().map(|p| p.keys.len().min(each)).sum::<usize>();
+    let each = (1..=MOST_KEYS).rev().find(|&each| with(each) <= MOST_KEYS_OF_ALL).unwrap_or(1);
+    let mut left = MOST_KEYS_OF_ALL;
+    for partition in partitions {
+        partition.keys.truncate(each.min(left));
+        left -= partition.keys.len();
+    }
+}
 
 /// What a partition is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -338,4 +352,46 @@ fn one_of<'de, D: Deserializer<'de>>(from: D, words: &[Word]) -> Result<Word, D:
     let said = String::deserialize(from)?;
     let known = words.iter().find(|&&word| word == said);
     known.copied().ok_or_else(|| D::Error::custom("a word that the contract does not know"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::testing::{AT, View};
+
+    fn with(keys: &[usize]) -> Vec<PartitionView> {
+        let mut partitions = View::at(AT).held(&vec!["w"; keys.len()]).snapshot().partitions;
+        let key = KeyView { shown: "k".into(), parked: true, waiting: None };
+        partitions.iter_mut().zip(keys).for_each(|(partition, &count)| partition.keys = vec![key.clone(); count]);
+        bound_keys(&mut partitions);
+        partitions
+    }
+
+    fn left(keys: &[usize]) -> Vec<usize> {
+        with(keys).iter().map(|partition| partition.keys.len()).collect()
+    }
+
+    #[test]
+    fn keys_are_bounded_for_each_partition_and_for_all() {
+        assert_eq!(left(&[0, 3, 20, 25]), [0, 3, 20, 20]);
+        let many = left(&[20; 100]);
+        assert_eq!(many, [10; 100], "as many of each");
+        let one_full = left(&[&[20; 1][..], &[2; 499]].concat());
+        assert_eq!((one_full[0], one_full[499]), (2, 2));
+        let thousands = left(&[1; 4_096]);
+        assert_eq!((thousands.iter().sum::<usize>(), thousands[999], thousands[1_000]), (MOST_KEYS_OF_ALL, 1, 0));
+    }
+
+    #[test]
+    fn a_snapshot_with_as_many_keys_as_it_may_have_is_read_in_one_answer() {
+        let mut partitions = with(&[1; 4_096]);
+        for key in partitions.iter_mut().flat_map(|partition| &mut partition.keys) {
+            // As long in JSON as 80 characters can be that are let through.
+            key.shown = "\u{10ffff}".repeat(LONGEST_KEY);
+        }
+        let snapshot = Snapshot { partitions, ..View::at(AT).snapshot() };
+        let text = serde_json::to_vec(&snapshot).unwrap();
+        assert!(text.len() < crate::intake::LARGEST_ANSWER, "{}", text.len());
+        assert_eq!(crate::intake::read(&text), Ok(snapshot));
+    }
 }

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+pub mod board;
 pub mod secrets;
 pub mod sidecar;
 pub mod stub;

@@ -8,13 +8,17 @@ use std::time::Duration;
 use keylane_producer::{GroupName, QueueIdentity, Timestamp};
 use keylane_sidecar::{
     Freshness, Lag, Observer, PartitionState, PartitionView, QueueView, Scope, Snapshot, Totals, WhyUnknown,
-    WorkerSession, WorkerState, WorkerView, snapshot::SCHEMA,
+    WorkerSession, WorkerState, WorkerView,
+    snapshot::{self, SCHEMA},
 };
 
-use super::{STALE_AFTER, before, ms, name, rfc3339};
+use super::{STALE_AFTER, before, keys, ms, name, rfc3339};
 use crate::{
     clock::BootTime,
-    worker::glance::{Glance, Held},
+    worker::{
+        ShowKeys,
+        glance::{Glance, Held},
+    },
 };
 
 /// Who speaks, and of what.
@@ -24,12 +28,14 @@ pub(crate) struct Speaker {
     pub(crate) queue: QueueIdentity,
     pub(crate) group: GroupName,
     pub(crate) session: Duration,
+    pub(crate) show_keys: ShowKeys,
 }
 
 /// What the worker held at the glance, as it stands `now`, which is `wall` on the clock on the wall.
 pub(crate) fn of_worker(speaker: &Speaker, glance: &Glance, now: BootTime, wall: Timestamp) -> Snapshot {
     let moment = Moment { speaker, glance, now, wall };
-    let partitions: Vec<PartitionView> = glance.held.iter().map(|held| moment.partition(held)).collect();
+    let mut partitions: Vec<PartitionView> = glance.held.iter().map(|held| moment.partition(held)).collect();
+    snapshot::bound_keys(&mut partitions);
     Snapshot {
         schema: SCHEMA,
         scope: Scope::Worker,
@@ -99,7 +105,7 @@ impl Moment<'_> {
             age_ms: Some(self.age()),
             token_present: Some(held.claimed),
             keys_parked: held.claimed.then_some(held.keys_parked),
-            keys: held.keys.clone(),
+            keys: keys::shown(self.speaker.show_keys, &held.keys),
         }
     }
 

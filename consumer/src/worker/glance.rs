@@ -1,7 +1,7 @@
 //! One look at a worker, as its desk puts it down for whoever watches. It has no number of the group or the store.
 
-use keylane_producer::{Partition, Timestamp};
-use keylane_sidecar::{KeyView, PartitionState, WorkerState};
+use keylane_producer::{JobKey, Partition, Timestamp};
+use keylane_sidecar::{PartitionState, WorkerState};
 
 use super::{Summary, counts::Counts};
 use crate::clock::BootTime;
@@ -82,8 +82,17 @@ pub(crate) struct Held {
     /// When its oldest job that was fetched and is not finished was enqueued, as that job says.
     pub(crate) oldest: Option<Timestamp>,
     pub(crate) keys_parked: u64,
-    /// Those that may be shown, as they are shown.
-    pub(crate) keys: Vec<KeyView>,
+    /// Some that are parked or hot, if they may be shown.
+    pub(crate) keys: Vec<Marked>,
+}
+
+/// A key that is parked or hot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Marked {
+    pub(crate) key: JobKey,
+    pub(crate) parked: bool,
+    /// Its jobs that wait, of a hot one.
+    pub(crate) waiting: Option<u64>,
 }
 
 impl Glance {

@@ -60,7 +60,7 @@ pub enum ShowKeys {
     /// Only how many are parked.
     #[default]
     None,
-    /// `#` and twelve digits of their SHA-224: who knows a key can find it, and who can guess keys as well.
+    /// `#` and twelve digits of their SHA-256: who knows a key can find it, and who can guess keys as well.
     Hash,
     /// Their text.
     Text,

@@ -16,6 +16,7 @@ use crate::{
     clock::Now,
     snapshot::{
         Freshness, Observer, QueueView, SCHEMA, Scope, Snapshot, Totals, WorkerSession, WorkerState, WorkerView,
+        bound_keys,
     },
     words::event::{rfc3339, unix_ms},
 };
@@ -174,7 +175,8 @@ impl Merge {
         let partition_counts = self.partition_counts(now);
         let partition_count = if partition_counts.len() == 1 { partition_counts.first().copied() } else { None };
         let workers: Vec<WorkerView> = self.workers.values().map(|heard| self.worker(heard, now)).collect();
-        let partitions = self.partitions(partition_count, now);
+        let mut partitions = self.partitions(partition_count, now);
+        bound_keys(&mut partitions);
         let mut view = Snapshot {
             schema: SCHEMA,
             scope: Scope::Group,

@@ -9,6 +9,7 @@ mod details;
 mod grid;
 mod happened;
 mod html;
+mod keys;
 mod lanes;
 mod workers;
 
@@ -94,6 +95,7 @@ pub fn main(scene: &Scene<'_>) -> String {
         ("partitions", grid::draw(scene)),
         ("details", details::draw(scene)),
         ("lanes", lanes::draw(scene)),
+        ("standing", keys::draw(scene)),
         ("happened", happened::draw(scene)),
         ("workers", workers::draw(scene)),
     ];

@@ -1,10 +1,10 @@
 //! A group of workers as its sidecars would tell it, an hour of it in a moment.
 
 use keylane_sidecar::{
-    Freshness, Lag, Observer, PartitionState, PartitionView, QueueView, Scope, Snapshot, Totals, WorkerSession,
+    Freshness, KeyView, Lag, Observer, PartitionState, PartitionView, QueueView, Scope, Snapshot, Totals, WorkerSession,
     WorkerState, WorkerView,
     board::{Now, merge::Settings, record::Record},
-    snapshot::SCHEMA,
+    snapshot::{LONGEST_KEY, SCHEMA},
     words::event::rfc3339,
 };
 
@@ -24,6 +24,15 @@ pub fn name(worker: usize) -> String {
     format!("keylane-worker-{worker}")
 }
 
+/// A parked one that would run if it could, one that reads from the right, one as long as can be, and a hot one.
+fn keys() -> Vec<KeyView> {
+    let key = |shown: &str, waiting: Option<u64>| KeyView { shown: shown.into(), parked: waiting.is_none(), waiting };
+    let long = "customer/00000000000000000042/".repeat(3);
+    let long: String = long.chars().take(LONGEST_KEY - 1).chain(['\u{2026}']).collect();
+    let hostile = "<img src=x onerror=alert(1)>";
+    vec![key(hostile, None), key("\u{5dc}\u{5e7}\u{5d5}\u{5d7} 42", None), key(&long, None), key("hex:00c3281b", Some(1_234))]
+}
+
 /// What a worker says of itself.
 pub fn report(worker: &str, count: u32, holds: &[(u32, PartitionState)], since_ms: i64, now: Now) -> Snapshot {
     let view = |&(partition, state): &(u32, PartitionState)| {
@@ -41,8 +50,8 @@ pub fn report(worker: &str, count: u32, holds: &[(u32, PartitionState)], since_m
             jobs_in_flight: Some(u64::from(lag > 0)),
             age_ms: Some(300),
             token_present: Some(true),
-            keys_parked: None,
-            keys: Vec::new(),
+            keys_parked: Some(if partition == 1 { 31 } else { 0 }),
+            keys: if partition == 1 { keys() } else { Vec::new() },
         }
     };
     let mut partitions: Vec<_> = holds.iter().map(view).collect();

@@ -48,7 +48,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 last_completed: sight.completed_at(partition, tenure),
                 in_flight: running.get(&(partition, tenure)).copied().unwrap_or(0),
                 keys_parked: tenancy.as_ref().map_or(0, |tenancy| tenancy.parked.len() as u64),
-                keys: tenancy.as_ref().map_or_else(Vec::new, |tenancy| keys::shown(self.settings.show_keys, tenancy)),
+                keys: tenancy.as_ref().map_or_else(Vec::new, |tenancy| keys::marked(self.settings.show_keys, tenancy)),
                 oldest: tenancy.and_then(Tenancy::oldest_waiting),
             });
         }

@@ -40,8 +40,8 @@ fn report(worker: &str, partitions: &[(u32, PartitionState)], now: Now) -> Snaps
         jobs_in_flight: Some(1),
         age_ms: Some(0),
         token_present: Some(true),
-        keys_parked: None,
-        keys: Vec::new(),
+        keys_parked: Some(1),
+        keys: vec![crate::KeyView { shown: "k".into(), parked: true, waiting: None }],
     };
     let partitions: Vec<_> = partitions.iter().map(view).collect();
     Snapshot {
@@ -379,6 +379,7 @@ fn holds_whatever_happened(view: &Snapshot) -> Result<(), TestCaseError> {
         prop_assert!(p.state != Contested || p.claimants.iter().all(fresh), "a claim on old word: {p:?}");
         let known = owned || p.state == Contested;
         prop_assert!(known || (p.lag.jobs, p.jobs_in_flight) == (None, None), "told by nobody: {p:?}");
+        prop_assert_eq!((p.keys_parked, p.keys.len()), if owned { (Some(1), 1) } else { (None, 0) }, "{:?}", p);
         prop_assert!(p.lag.jobs.is_some() != p.lag.why_unknown.is_some());
         let silent = view.workers.iter().any(|w| w.freshness != Freshness::Fresh && w.state != WorkerState::Stopped);
         prop_assert!(p.state != Absent || !silent, "absent, and a worker is silent: {p:?}");

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use super::{
-    Scene, grid,
+    Scene, grid, keys,
     html::{Text, ago, ms},
 };
 use crate::{
     board::history::CURVE,
     snapshot::{PartitionView, WhyUnknown},
-    words::phrase::{capitalised, counted, duration, number},
+    words::phrase::{capitalised, duration, number},
 };
 
 /// Events of the partition that are shown.
@@ -50,7 +50,10 @@ pub(super) fn draw(scene: &Scene<'_>) -> String {
     };
     fact("Owner has a claim in the store", claim, &mut html);
     html.push_str("</dl>");
-    keys(partition, &mut html);
+    if !partition.keys.is_empty() {
+        html.push_str("<h3>Keys</h3>");
+        keys::list(partition, &mut html);
+    }
     let events: Vec<_> =
         scene.history.events().rev().filter(|e| e.partitions.contains(&number)).take(MOST_EVENTS).collect();
     if !events.is_empty() {
@@ -77,23 +80,6 @@ fn session(scene: &Scene<'_>, p: &PartitionView, html: &mut String) {
          aria-label=\"Session left\">{left} of {most} ms</meter></dd>",
         duration(ms(left))
     );
-}
-
-/// Only what a worker was told to show.
-fn keys(partition: &PartitionView, html: &mut String) {
-    if partition.keys.is_empty() {
-        return;
-    }
-    html.push_str("<h3>Keys</h3><ul class=\"keys\">");
-    for key in &partition.keys {
-        let what = match (key.parked, key.waiting) {
-            (true, _) => "parked".to_owned(),
-            (false, Some(jobs)) => format!("{} waiting", counted(jobs, "job")),
-            (false, None) => "takes much time".to_owned(),
-        };
-        let _ = write!(html, "<li><code>{}</code> {what}</li>", Text(&key.shown));
-    }
-    html.push_str("</ul>");
 }
 
 fn fact(name: &str, value: &str, html: &mut String) {

@@ -140,7 +140,8 @@ fn parked_and_hot_keys_are_shown_as_far_as_the_worker_shows_them() {
     assert!(!counted.contains("<h3>Keys</h3>"));
     let key = |shown: &str, parked, waiting| crate::KeyView { shown: shown.into(), parked, waiting };
     let named = with(vec![key("#0123456789ab", true, None), key("customer-42", false, Some(1_234))]);
-    let list = "<li><code>#0123456789ab</code> parked</li><li><code>customer-42</code> 1,234 jobs waiting</li>";
+    assert!(counted.contains("<a href=\"/?partition=0#details\">Partition 0</a>: 2 parked</li>"), "{counted}");
+    let list = "<li><bdi><code>#0123456789ab</code></bdi> parked</li><li><bdi><code>customer-42</code></bdi> 1,234 jobs waiting</li>";
     assert!(named.contains(list), "{named}");
     assert!(!plain(&View::at(AT - 1_000), &view, "partition=1").contains("Keys parked"), "not known is not 0");
 }

@@ -11,6 +11,8 @@ fn said() -> Snapshot {
     for partition in &mut said.partitions {
         partition.lag = Lag { jobs: Some(7), as_of: Some(rfc3339(AT)), why_unknown: None };
         partition.last_completed_at = Some(rfc3339(AT - 1_000));
+        partition.keys_parked = Some(1);
+        partition.keys = vec![crate::KeyView { shown: "k".into(), parked: true, waiting: None }];
     }
     said
 }
@@ -49,6 +51,7 @@ fn a_silent_workers_partitions_are_unknown_since_its_last_word_and_nobody_owns_t
         assert_eq!(partition.last_known_worker.as_deref(), Some("w"));
         assert_eq!(partition.since.as_ref(), Some(&worker.last_seen_at), "unknown since");
         assert_eq!((partition.lag.jobs, partition.jobs_in_flight, partition.token_present), (None, None, None));
+        assert_eq!((partition.keys_parked, partition.keys.len()), (None, 0));
         assert_eq!(partition.last_completed_at, Some(rfc3339(AT - 1_000)), "it is past, so it stays");
     }
     assert_eq!((now.totals.held, now.totals.unknown, now.totals.lag_jobs), (0, 2, None));
