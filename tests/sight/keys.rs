@@ -39,7 +39,7 @@ impl Watched {
     fn once(&self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         let mut seen = Value::Null;
         wait_until(what, || {
-            seen = self.board.snapshot()["partitions"][0].take();
+            seen = self.board.snapshot()["partitions"].get(0).cloned().unwrap_or_default();
             is(&seen)
         });
         seen

@@ -129,7 +129,7 @@ fn a_thousand_partitions_are_grouped_and_folded_and_those_in_trouble_are_not() {
 fn parked_and_hot_keys_are_shown_as_far_as_the_worker_shows_them() {
     let view = View::at(AT).held(&["w-0", "w-0"]);
     let with = |keys: Vec<crate::KeyView>| {
-        page(&View::at(AT - 1_000), &view, &asked("partition=1"), |view| {
+        page(&View::at(AT - 1_000).held(&["w-0", "w-0"]), &view, &asked("partition=1"), |view| {
             view.partitions[0].keys_parked = Some(2);
             view.partitions[1].keys_parked = Some(1);
             view.partitions[1].keys = keys.clone();
