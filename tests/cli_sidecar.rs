@@ -145,13 +145,18 @@ fn every_thread_of_a_sidecar_is_confined_before_it_answers() {
 }
 
 const BECOMES: &str = "KEYLANE_TEST_BECOMES";
+const WITHOUT: &str = "KEYLANE_TEST_WITHOUT";
 
-/// Not a test by itself: the process that takes seccomp away from itself and then becomes the program.
+/// Not a test by itself: the process that takes seccomp or Landlock away from itself and then becomes the program.
 #[test]
-fn becomes_the_program_where_no_filter_is_taken() {
+fn becomes_the_program_where_the_kernel_has_less() {
     let Ok(args) = std::env::var(BECOMES) else { return };
-    let refuse = SeccompAction::Errno(rustix::io::Errno::PERM.raw_os_error().cast_unsigned());
-    let rules = BTreeMap::from([(libc::SYS_seccomp, Vec::new())]);
+    let (call, errno) = match std::env::var(WITHOUT).unwrap().as_str() {
+        "seccomp" => (libc::SYS_seccomp, rustix::io::Errno::PERM),
+        _ => (libc::SYS_landlock_create_ruleset, rustix::io::Errno::NOSYS),
+    };
+    let refuse = SeccompAction::Errno(errno.raw_os_error().cast_unsigned());
+    let rules = BTreeMap::from([(call, Vec::new())]);
     let arch = std::env::consts::ARCH.try_into().unwrap();
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).unwrap();
     seccompiler::apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
@@ -160,9 +165,13 @@ fn becomes_the_program_where_no_filter_is_taken() {
 }
 
 fn where_no_filter_is_taken(place: &Place, args: &str) -> Command {
+    without("seccomp", place, args)
+}
+
+fn without(what: &str, place: &Place, args: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "becomes_the_program_where_no_filter_is_taken", "--nocapture", "-q"]);
-    command.env_clear().env(BECOMES, args).current_dir(place.path());
+    command.args(["--exact", "becomes_the_program_where_the_kernel_has_less", "--nocapture", "-q"]);
+    command.env_clear().env(BECOMES, args).env(WITHOUT, what).current_dir(place.path());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -186,6 +195,26 @@ fn a_sidecar_that_cannot_be_confined_does_not_start_unless_it_is_told_to_and_the
         let answer = process::sidecar::get(&address, "/v1/snapshot");
         answer.status == 200 && answer.json()["notices"][0]["code"] == "sidecar_unconfined"
     });
+    worker.end();
+}
+
+/// Files of its user stay readable then, and it says so; all else is refused by seccomp alone.
+#[test]
+fn a_sidecar_without_landlock_starts_says_so_and_is_confined_by_seccomp() {
+    let place = place();
+    let args = format!("sidecar --snapshot-file {FILE} --listen 127.0.0.1:0 -ojson -v");
+    let mut process = without("landlock", &place, &args).spawn().unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let said: Value = serde_json::from_str(&lines.find(|line| line.starts_with('{')).unwrap()).unwrap();
+    let sidecar = Ending(process);
+    assert_eq!(said["landlock"], false);
+    let address = said["sidecar"].as_str().unwrap().trim_start_matches("http://").to_owned();
+    let worker = worker(&place, &[]);
+    wait_until("it serves", || {
+        let answer = process::sidecar::get(&address, "/v1/snapshot");
+        answer.status == 200 && answer.json()["totals"]["held"] == 3 && answer.json()["notices"] == serde_json::json!([])
+    });
+    assert_eq!(of_each_thread(Pid::from_child(&sidecar.0), "Seccomp:"), BTreeSet::from(["2".to_owned()]));
     worker.end();
 }
 

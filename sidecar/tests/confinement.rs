@@ -47,6 +47,13 @@ const TRIES: [(&str, Try); 11] = [
     ("signal another process", |t| Ok(kill_process(Pid::from_child(&t.other), Signal::TERM)?)),
 ];
 
+/// What only Landlock refuses, and what nothing may refuse.
+const READS: [(&str, Try); 3] = [
+    ("read elsewhere", |_| fs::read("/etc/passwd").map(drop)),
+    ("list elsewhere", |_| fs::read_dir("/etc").map(drop)),
+    ("read its folder", |_| fs::read("there").map(drop)),
+];
+
 fn write_into(pid: u32) -> io::Result<()> {
     fs::OpenOptions::new().write(true).open(format!("/proc/{pid}/comm")).map(drop)
 }
@@ -65,9 +72,12 @@ fn tries() {
         other: Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(),
     };
     if env::var_os(CONFINED).is_some() {
-        assert!(confine(Path::new(".")).seccomp, "this kernel has seccomp");
+        let confinement = confine(Path::new("."));
+        assert!(confinement.seccomp, "this kernel has seccomp");
+        println!("\nLANDLOCK {}", confinement.landlock);
     }
-    let (_, attempt) = TRIES.iter().find(|(name, _)| *name == wanted).unwrap();
+    let mut all = TRIES.iter().chain(&READS);
+    let (_, attempt) = all.find(|(name, _)| *name == wanted).unwrap();
     // On a thread that is made after it.
     let outcome = std::thread::scope(|scope| scope.spawn(|| attempt(&tried)).join().unwrap());
     match outcome {
@@ -78,6 +88,12 @@ fn tries() {
 
 /// What came of it, and whether anything reached the target.
 fn outcome(name: &str, confined: bool) -> (String, bool) {
+    let (outcome, _, reached) = tried(name, confined);
+    (outcome, reached)
+}
+
+/// What came of it, whether the kernel had Landlock for it, and whether anything reached the target.
+fn tried(name: &str, confined: bool) -> (String, bool, bool) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("there"), "").unwrap();
     let _datagrams = UnixDatagram::bind(folder.path().join("socket")).unwrap();
@@ -96,7 +112,8 @@ fn outcome(name: &str, confined: bool) -> (String, bool) {
     let said = String::from_utf8_lossy(&ran.stdout).into_owned();
     let outcome = said.lines().find_map(|line| line.strip_prefix("OUTCOME ").map(str::to_owned));
     let reached = target.accept().is_ok() || datagrams.recv(&mut [0; 8]).is_ok();
-    (outcome.unwrap_or_else(|| panic!("{name}: {said}{}", String::from_utf8_lossy(&ran.stderr))), reached)
+    let outcome = outcome.unwrap_or_else(|| panic!("{name}: {said}{}", String::from_utf8_lossy(&ran.stderr)));
+    (outcome, said.contains("LANDLOCK true"), reached)
 }
 
 #[test]
@@ -107,6 +124,19 @@ fn a_confined_process_can_reach_nobody_change_nothing_and_start_nothing() {
         assert!(refused.contains(&outcome), "{name}: {outcome}");
         assert!(!reached, "{name}");
     }
+}
+
+/// Where the kernel has no Landlock, other files stay readable: the process knows that, and says so.
+#[test]
+fn what_is_elsewhere_is_closed_by_landlock_alone_and_its_own_folder_stays_open() {
+    for name in ["read elsewhere", "list elsewhere"] {
+        let (outcome, landlock, _) = tried(name, true);
+        assert_eq!(outcome, if landlock { "13" } else { "done" }, "{name}, Landlock: {landlock}");
+        assert_eq!(tried(name, false).0, "done", "the twin: {name}");
+    }
+    let (outcome, landlock, _) = tried("read its folder", true);
+    assert_eq!(outcome, "done");
+    eprintln!("Landlock on this kernel: {landlock}");
 }
 
 /// The twin: the same tries without it are all done.

@@ -1,6 +1,7 @@
 //! The page in a real browser: read by axe, without and with its script, in both themes, at three sizes, by keyboard.
 //!
-//! Needs Node and Chromium; axe and the driver come from npm in fixed versions. Pictures are left in `target/tmp/page`.
+//! Needs Node and Chromium; axe and the driver come from npm in fixed versions. Pictures are left in `target/tmp/page`. What a first load
+//! weighs and when it is painted is printed, and stands in `docs/benchmarks.md`; the time is no part of the verdict.
 
 #![cfg(feature = "board")]
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
@@ -111,7 +112,8 @@ async fn the_page_is_whole_in_a_browser_in_both_themes_with_and_without_its_scri
     assert!(found["bad"]["violations"].as_array().unwrap().len() >= 3, "{}", found["bad"]);
     assert_eq!(found["bad"]["elsewhere"].as_array().unwrap().len(), 1, "{}", found["bad"]);
     for (size, most) in [("48", 60_000), ("1000", 150_000)] {
-        let weight = found["weight"][size].as_u64().unwrap();
+        let weight = found["weight"][size]["all"].as_u64().unwrap();
         assert!(weight > 1_000 && weight < most, "first load at {size} partitions: {weight} bytes");
+        assert!(found["paint"][size]["painted"]["median"].is_u64(), "it is painted at {size}: {}", found["paint"]);
     }
 }

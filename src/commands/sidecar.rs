@@ -40,6 +40,9 @@ pub(crate) fn run(args: &SidecarArgs, output: &mut Output) -> Result<Code, Failu
             .because(&error)
             .remedy("run it where seccomp is allowed, or give --allow-unconfined: every snapshot then says so")
     })?;
+    if !confinement.landlock {
+        tracing::info!("this kernel has no Landlock: files that this user may read stay readable");
+    }
     let asked_to_end = asked_to_end()?;
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
@@ -49,7 +52,8 @@ pub(crate) fn run(args: &SidecarArgs, output: &mut Output) -> Result<Code, Failu
     let ended = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(cannot_listen)?;
         if output.is_json() {
-            output.json(&serde_json::json!({ "sidecar": format!("http://{address}") }))?;
+            let said = serde_json::json!({ "sidecar": format!("http://{address}"), "landlock": confinement.landlock });
+            output.json(&said)?;
         } else {
             output.line(&format!("sidecar of {}: http://{address}", args.snapshot_file.display()))?;
         }

@@ -99,6 +99,8 @@ REFUSED = [
     (["--set=handler.files[0].secretName=x", "--set=handler.files[0].mountPath=/run/keylane/x"], "mountPath"),
     (["--set=handler.files[0].secretName=x", "--set=handler.files[0].configMapName=y", "--set=handler.files[0].mountPath=/x"], "files"),
     (["--set=worker.extraArgs={--concurrency=4}"], "extraArgs"),
+    (["--set=worker.extraArgs={--show-keys=text}"], "extraArgs"),
+    (["--set=worker.showKeys=all"], "showKeys"),
     (["--set=worker.extraArgs={rm}"], "extraArgs"),
     (["--set=sidecar.enabled=false"], "board"),
     (["--set=worker.probes.startupSeconds=1"], "startupSeconds"),

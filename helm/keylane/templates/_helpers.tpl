@@ -149,7 +149,7 @@ seccompProfile:
 {{- end -}}
 {{- end -}}
 {{- range $arg := $v.worker.extraArgs -}}
-{{- if regexMatch "^--(broker|store|queue|group|exec|builtin|drain-timeout|job-timeout|session-timeout|concurrency|snapshot-file|fence-to-handler|kafka-propert(y|ies)|name|log-format)(=|$)" $arg -}}
+{{- if regexMatch "^--(broker|store|queue|group|exec|builtin|drain-timeout|job-timeout|session-timeout|concurrency|snapshot-file|show-keys|fence-to-handler|kafka-propert(y|ies)|name|log-format)(=|$)" $arg -}}
 {{- fail (printf "worker.extraArgs: '%s' has a value of this chart's own" (first (splitList "=" $arg))) -}}
 {{- end -}}
 {{- end -}}

@@ -121,6 +121,7 @@ spec:
         - --job-timeout={{ int $v.handler.timeoutSeconds }}s
         {{- if or $v.sidecar.enabled $v.worker.probes.enabled }}
         - --snapshot-file=/run/keylane/snapshot.json
+        - --show-keys={{ $v.worker.showKeys }}
         {{- end }}
         {{- if $v.handler.fence }}
         - --fence-to-handler
