@@ -85,6 +85,38 @@ fn a_worker_that_stands_still_is_not_live_and_is_again_when_it_goes_on() {
     worker.end();
 }
 
+/// R50: what would not be cured by a new process is no reason for one.
+#[test]
+fn a_worker_whose_broker_or_store_is_held_by_another_stays_live_for_as_long_as_that_lasts() {
+    let place = place();
+    let flags = ["--snapshot-file", FILE, "--store", "sqlite:store.db", "--session-timeout", "1s"];
+    let worker = Worker::start(&place, "w", &flags, ANSWER);
+    wait_until("it holds all", || held(&place, FILE) == 4);
+    for file in ["store.db", "keylane.db"] {
+        let other = rusqlite::Connection::open(place.path().join(file)).unwrap();
+        other.busy_timeout(std::time::Duration::from_secs(30)).unwrap();
+        if file == "store.db" {
+            place.run(&["enqueue", "--one", "k", "--body", "1"]).expect(0);
+        }
+        other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        let from = turned(&place);
+        wait_until("its loop went on for three sessions and more", || {
+            let (code, words) = health(&place, "live", "2s");
+            assert_eq!(code, 0, "{file} is held: {words}");
+            turned(&place) > from + 4_000
+        });
+        other.execute_batch("COMMIT").unwrap();
+        wait_until("it works again by itself", || held(&place, FILE) == 4 && codes(&place) == [0; 3]);
+    }
+    worker.end();
+}
+
+/// When its loop last turned, in ms.
+fn turned(place: &Place) -> u64 {
+    let text = fs::read(place.path().join(FILE)).unwrap();
+    serde_json::from_slice::<Value>(&text).unwrap()["health"]["turned_boot_ms"].as_u64().unwrap()
+}
+
 #[test]
 fn what_an_earlier_process_said_is_not_taken_for_a_new_ones_word() {
     let place = place();

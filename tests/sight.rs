@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+#[path = "sight/capture.rs"]
+mod capture;
 #[path = "sight/keys.rs"]
 mod keys;
 #[allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
@@ -9,6 +11,7 @@ mod process;
 
 use std::{collections::BTreeSet, fs};
 
+use capture::Capture;
 use process::{
     Place,
     board::Board,
@@ -114,6 +117,7 @@ fn no_byte_that_leaves_towards_a_sidecar_a_board_a_push_host_or_a_reader_has_the
          UPDATE keylane_fence SET epoch = 7172635445, gen = 918273645, claim = 8182736455;",
     )
     .unwrap();
+    let capture = Capture::begin();
     let sidecar = Sidecar::start(&place, "w.json");
     let board = Board::start(&place, &[&sidecar]);
     let host = Stub::that_says(200, "", "");
@@ -160,10 +164,37 @@ fn no_byte_that_leaves_towards_a_sidecar_a_board_a_push_host_or_a_reader_has_the
         captured.push((file.to_owned(), fs::read(place.path().join(file)).unwrap()));
     }
     captured.push(("its last word".to_owned(), fs::read(place.path().join("w.json")).unwrap()));
+    if let Some(capture) = capture {
+        let watchers = [&sidecar.address, &board.address, &host.address].map(|address| port(address));
+        let told = tells_openly(&control);
+        let mut on_the_wire = capture.end(&[&watchers[..], &[told]].concat());
+        let openly = on_the_wire.remove(&told).unwrap().concat();
+        assert!(!found(&openly, &forms).is_empty(), "what goes over the device is seen there");
+        for (port, flows) in on_the_wire {
+            assert!(flows.iter().map(Vec::len).sum::<usize>() > 500, "somebody spoke with {port}");
+            captured.extend(flows.into_iter().map(|bytes| (format!("a connection of port {port}"), bytes)));
+        }
+    }
     captured.push(("what the sidecar logs".to_owned(), sidecar.end().1.into_bytes()));
     for (what, bytes) in &captured {
         assert_eq!(found(bytes, &forms), Vec::<String>::new(), "{what}: {}", String::from_utf8_lossy(bytes));
     }
+}
+
+fn port(address: &str) -> u16 {
+    address.rsplit_once(':').unwrap().1.parse().unwrap()
+}
+
+/// Sends it over a connection of this machine; answers the port.
+fn tells_openly(text: &str) -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut from = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    std::io::Write::write_all(&mut from, text.as_bytes()).unwrap();
+    drop(from);
+    let mut seen = String::new();
+    std::io::Read::read_to_string(&mut listener.accept().unwrap().0, &mut seen).unwrap();
+    assert_eq!(seen, text);
+    listener.local_addr().unwrap().port()
 }
 
 fn worker_that_ran_once(place: &Place) {

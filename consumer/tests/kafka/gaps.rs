@@ -10,7 +10,7 @@ use keylane_producer::{
 use keylane_testing::kafka::{Produce, Record, Transaction};
 use tokio::sync::Semaphore;
 
-use crate::rig::{Rig, tell, teller, wait_for};
+use crate::rig::{How, Rig, Shown, tell, teller, wait_for};
 
 const P0: Partition = Partition(0);
 
@@ -40,7 +40,10 @@ fn markers_and_aborted_transactions_are_passed_over_and_no_aborted_job_runs() {
     let checkpoint = Checkpoint { source: "file".into(), position: 1, digest: "d".into(), complete: true };
     log.append(&rig.queue, vec![(P0, imported)], Some(&checkpoint)).unwrap();
     kept += 1;
-    let summary = rig.run_until_empty("w", teller("w"));
+    let shown = Shown::default();
+    let worker = rig.start("w", &How { shown: shown.clone(), ..How::default() }, teller("w"), |_| {});
+    rig.wait_for("those who watch are told that nothing waits", || shown.lags(2).last() == Some(&0));
+    let summary = worker.end();
     assert_eq!((summary.applied, summary.clean), (kept, true));
     assert!(!rig.told().iter().any(|told| told.key.starts_with("aborted")));
     assert_eq!(rig.lag(), 0, "the position is at the end, markers included");
@@ -119,7 +122,21 @@ fn a_new_group_on_an_expired_head_does_what_is_left() {
     let rig = Rig::new(1, Assignor::Cooperative);
     rig.enqueue(1..=30, |n| format!("k{n}"));
     rig.cluster().delete_records(rig.topic(), 0, 20).unwrap();
-    let summary = rig.run_until_empty("w", teller("w"));
+    let (shown, gate) = (Shown::default(), Arc::new(Semaphore::new(0)));
+    let held = Arc::clone(&gate);
+    let handler = move |job: JobContext| {
+        let gate = Arc::clone(&held);
+        async move {
+            gate.acquire().await.expect("open").forget();
+            tell(&job, "w")
+        }
+    };
+    let worker = rig.start("w", &How { shown: shown.clone(), ..How::default() }, handler, |_| {});
+    rig.wait_for("those who watch are told of ten", || shown.lags(1).last() == Some(&10));
+    gate.add_permits(10);
+    rig.wait_for("and of none", || shown.lags(1).last() == Some(&0));
+    assert!(shown.lags(1).iter().all(|&lag| lag <= 10), "never of what expired: {:?}", shown.lags(1));
+    let summary = worker.end();
     assert_eq!((summary.applied, summary.clean), (10, true));
     assert_eq!(rig.lag(), 0);
 }

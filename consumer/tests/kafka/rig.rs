@@ -23,7 +23,7 @@ use keylane_producer::{
 use keylane_testing::kafka::{Cluster, shared};
 use rusqlite::{Connection, params};
 
-pub(crate) use crate::running::{Gate, How, Running};
+pub(crate) use crate::running::{Gate, How, Running, Shown};
 
 pub(crate) type Answer = Outcome<SqliteStore>;
 
@@ -258,7 +258,7 @@ impl Rig {
             handler,
             clock: Clock::boot(),
         };
-        Worker::new(settings, parts).unwrap()
+        Worker::new(settings, parts).unwrap().shown_to(how.shown.sink())
     }
 
     pub(crate) fn run_until_empty<H: Handler<SqliteStore>>(&self, name: &str, handler: H) -> Summary {

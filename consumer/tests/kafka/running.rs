@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    io,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -16,6 +17,10 @@ use keylane_consumer::{
     store::sqlite::SqliteStore,
 };
 use keylane_producer::Partition;
+use keylane_sidecar::{
+    Snapshot,
+    spool::{Edition, Spooled},
+};
 
 /// How a worker is run.
 #[derive(Clone, Default)]
@@ -25,6 +30,29 @@ pub(crate) struct How {
     pub(crate) gate: Gate,
     /// Shut: a poll does not go on after it has told an assignment.
     pub(crate) assigned: Gate,
+    pub(crate) shown: Shown,
+}
+
+/// What it shows of itself.
+#[derive(Clone, Default)]
+pub(crate) struct Shown(Arc<Mutex<Vec<Snapshot>>>);
+
+impl Shown {
+    pub(crate) fn sink(&self) -> impl FnMut(&Edition) -> io::Result<()> + Send + 'static + use<> {
+        let shown = Arc::clone(&self.0);
+        move |edition| {
+            let spooled: Spooled = serde_json::from_slice(&edition.snapshot)?;
+            shown.lock().unwrap().push(spooled.snapshot);
+            Ok(())
+        }
+    }
+
+    /// The jobs that wait in the whole queue as it said at each time when it knew, the latest last.
+    pub(crate) fn lags(&self, partitions: usize) -> Vec<u64> {
+        let shown = self.0.lock().unwrap();
+        let whole = shown.iter().filter(|seen| seen.totals.lag_partitions_known as usize == partitions);
+        whole.filter_map(|seen| seen.totals.lag_jobs).collect()
+    }
 }
 
 impl How {
