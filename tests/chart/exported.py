@@ -48,7 +48,7 @@ def running(folder, *arguments):
     """A program that serves; its address, which is in its first line."""
     process = subprocess.Popen([BINARY, *arguments, "-ojson"], cwd=folder, env={}, stdout=subprocess.PIPE, text=True)
     try:
-        yield next(iter(json.loads(process.stdout.readline()).values()))
+        yield json.loads(process.stdout.readline())[arguments[0]]
     finally:
         process.terminate()
         process.wait()
