@@ -212,7 +212,9 @@ fn a_sidecar_without_landlock_starts_says_so_and_is_confined_by_seccomp() {
     let worker = worker(&place, &[]);
     wait_until("it serves", || {
         let answer = process::sidecar::get(&address, "/v1/snapshot");
-        answer.status == 200 && answer.json()["totals"]["held"] == 3 && answer.json()["notices"] == serde_json::json!([])
+        answer.status == 200
+            && answer.json()["totals"]["held"] == 3
+            && answer.json()["notices"] == serde_json::json!([])
     });
     assert_eq!(of_each_thread(Pid::from_child(&sidecar.0), "Seccomp:"), BTreeSet::from(["2".to_owned()]));
     worker.end();

@@ -4,7 +4,9 @@
 //! 2. What is refused is refused whole, and nothing of its text is passed on.
 
 use crate::{
-    snapshot::{MOST_KEYS, MOST_KEYS_OF_ALL, PartitionState, PartitionView, Scope, Snapshot, WorkerView, is_key, is_name},
+    snapshot::{
+        MOST_KEYS, MOST_KEYS_OF_ALL, PartitionState, PartitionView, Scope, Snapshot, WorkerView, is_key, is_name,
+    },
     words::event::unix_ms,
 };
 

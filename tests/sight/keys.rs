@@ -51,7 +51,9 @@ impl Watched {
         for path in ["/v1/snapshot", "/v1/events.ndjson", "/metrics"] {
             all += &self.sidecar.get(path).body;
         }
-        for path in ["/?partition=0", "/main?partition=0", "/v1/snapshot", "/v1/events.ndjson", "/v1/timeline.txt", "/metrics"] {
+        for path in
+            ["/?partition=0", "/main?partition=0", "/v1/snapshot", "/v1/events.ndjson", "/v1/timeline.txt", "/metrics"]
+        {
             all += &self.board.get(path).body;
         }
         all
@@ -67,7 +69,9 @@ fn keys_are_counted_and_not_named_unless_somebody_allows_it() {
     let watched = Watched::start(&[]);
     let seen = watched.once("two keys are parked", |seen| seen["keys_parked"] == 2);
     assert_eq!(seen["keys"], Value::Null);
-    wait_until("the worker knows the hot one", || watched.place.run(&["hot", "-o", "json"]).expect(0).stdout.contains("slow-MARKER"));
+    wait_until("the worker knows the hot one", || {
+        watched.place.run(&["hot", "-o", "json"]).expect(0).stdout.contains("slow-MARKER")
+    });
     let seen = watched.everything();
     assert!(seen.contains("<dt>Keys parked</dt><dd>2</dd>"), "{seen}");
     for name in ["MARKER", "00c3281b", "<h3>Keys</h3>"] {

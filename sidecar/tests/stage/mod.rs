@@ -1,8 +1,8 @@
 //! A group of workers as its sidecars would tell it, an hour of it in a moment.
 
 use keylane_sidecar::{
-    Freshness, KeyView, Lag, Observer, PartitionState, PartitionView, QueueView, Scope, Snapshot, Totals, WorkerSession,
-    WorkerState, WorkerView,
+    Freshness, KeyView, Lag, Observer, PartitionState, PartitionView, QueueView, Scope, Snapshot, Totals,
+    WorkerSession, WorkerState, WorkerView,
     board::{Now, merge::Settings, record::Record},
     snapshot::{LONGEST_KEY, SCHEMA},
     words::event::rfc3339,
@@ -30,7 +30,12 @@ fn keys() -> Vec<KeyView> {
     let long = "customer/00000000000000000042/".repeat(3);
     let long: String = long.chars().take(LONGEST_KEY - 1).chain(['\u{2026}']).collect();
     let hostile = "<img src=x onerror=alert(1)>";
-    vec![key(hostile, None), key("\u{5dc}\u{5e7}\u{5d5}\u{5d7} 42", None), key(&long, None), key("hex:00c3281b", Some(1_234))]
+    vec![
+        key(hostile, None),
+        key("\u{5dc}\u{5e7}\u{5d5}\u{5d7} 42", None),
+        key(&long, None),
+        key("hex:00c3281b", Some(1_234)),
+    ]
 }
 
 /// What a worker says of itself.

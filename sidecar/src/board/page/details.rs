@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use super::{
-    Scene, grid, keys,
+    Scene, grid,
     html::{Text, ago, ms},
+    keys,
 };
 use crate::{
     board::history::CURVE,

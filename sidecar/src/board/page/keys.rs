@@ -2,10 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{
-    Scene,
-    html::Text,
-};
+use super::{Scene, html::Text};
 use crate::{
     snapshot::PartitionView,
     words::phrase::{counted, number},
