@@ -29,7 +29,7 @@ fn keys() -> Vec<KeyView> {
     let key = |shown: &str, waiting: Option<u64>| KeyView { shown: shown.into(), parked: waiting.is_none(), waiting };
     let long = "customer/00000000000000000042/".repeat(3);
     let long: String = long.chars().take(LONGEST_KEY - 1).chain(['\u{2026}']).collect();
-    let hostile = "<img src=x onerror=alert(1)>";
+    let hostile = "<img src=x onerror=evil()>";
     vec![
         key(hostile, None),
         key("\u{5dc}\u{5e7}\u{5d5}\u{5d7} 42", None),
