@@ -14,7 +14,7 @@ use crate::store::{LineAct, LineOrder, StoppedKey};
 #[cfg(test)]
 use crate::{
     fence::Fence,
-    store::{MovedKey, Reset},
+    store::{MovedKey, Reset, conformance::candidate},
 };
 #[cfg(test)]
 use keylane_producer::{Partition, QueueIdentity, partition_of};
