@@ -90,7 +90,7 @@ fn requests(mut client: TcpStream, mut server: TcpStream, cut: &AtomicU8, kept: 
     let mut buffer = [0; 65_536];
     while let Ok(read @ 1..) = client.read(&mut buffer) {
         let request = &buffer[..read];
-        let commits = request.windows(8).any(|words| words == b"; COMMIT");
+        let commits = request.windows(16).any(|words| words == b"SELECT 1; COMMIT");
         match if commits { cut.swap(PASS, Ordering::SeqCst) } else { PASS } {
             PASS => server.write_all(request).unwrap(),
             LOSE_ANSWER => {
@@ -107,7 +107,8 @@ fn requests(mut client: TcpStream, mut server: TcpStream, cut: &AtomicU8, kept: 
             }
         }
     }
-    let _ = server.shutdown(Shutdown::Both);
+    // It does all that it was sent before it finds that nothing follows.
+    let _ = server.shutdown(Shutdown::Write);
 }
 
 fn behind(proxy: &Proxy, twin: Twin) -> BaseRig {
