@@ -152,14 +152,15 @@ impl Server {
     fn run(&self) -> Result<Process> {
         let data = self.folder.join("data");
         let arguments = ["-D".as_ref(), data.as_os_str()];
-        let program = match &self.disk {
+        let mut program = match &self.disk {
             Some(disk) => disk.words(&self.programs, "postgres", &arguments),
             None => self.programs.words("postgres", &arguments),
         };
-        let program = match &self.clock {
-            Some(clock) => clock.words(program),
-            None => program,
-        };
+        if let Some(clock) = &self.clock {
+            // Behind the words by which it becomes another user.
+            let at = program.len() - 1 - arguments.len();
+            program.splice(at..at, clock.words());
+        }
         Process::start(&self.folder, &self.log_file(), &program)
     }
 

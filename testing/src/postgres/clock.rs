@@ -37,21 +37,20 @@ impl WrongClock {
         self.folder.path().join("offset")
     }
 
-    /// The same command, by this clock.
-    pub(super) fn words(&self, command: Vec<OsString>) -> Vec<OsString> {
+    /// Before a command: it runs by this clock.
+    pub(super) fn words(&self) -> [OsString; 5] {
         let set = |name: &str, value: OsString| {
             let mut word = OsString::from(name);
             word.push(value);
             word
         };
-        let settings = [
+        [
             "env".into(),
             set("LD_PRELOAD=", self.library.clone().into()),
             set("FAKETIME_TIMESTAMP_FILE=", self.file().into()),
             "FAKETIME_NO_CACHE=1".into(),
             "FAKETIME_DONT_FAKE_MONOTONIC=1".into(),
-        ];
-        settings.into_iter().chain(command).collect()
+        ]
     }
 }
 
