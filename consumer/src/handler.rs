@@ -11,7 +11,7 @@ use keylane_producer::{Attempt, Job, Offset, Partition};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    fence::Pass,
+    fence::{JobPass, Pass},
     store::{Effect, EffectError, FencedStore},
 };
 
@@ -54,6 +54,12 @@ impl JobContext {
     /// Whether the result is not wanted any more: the partition is lost, or the time limit passed.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
+    }
+
+    /// What a handler's own transaction shows to `keylane.admit`, if the store gives it out. For a handler that asked for it, on this
+    /// machine.
+    pub fn sensitive_fence(&self) -> Option<JobPass> {
+        self.pass.as_ref().map(|pass| pass.of_job(self.offset))
     }
 
     /// Waits until the result is not wanted any more.
