@@ -49,7 +49,7 @@ fn each_job_is_a_post_to_the_server_and_its_answer_counts() {
         assert!(one.header("keylane-sensitive-fence").is_none() && one.body.get("sensitive_fence").is_none());
         assert_eq!(one.connection, 0, "it is kept");
     }
-    let results = place.run(&["results", "-o", "jsonl"]).expect(0).stdout;
+    let results = place.run(&["results", "-o", "json"]).expect(0).stdout;
     assert_eq!(results.matches(r#""paid":12"#).count(), 2, "{results}");
     assert!(ended.stdout.contains("3 jobs applied"), "{}", ended.stdout);
     let parked = place.run(&["parked", "list"]).expect(0).stdout;
@@ -79,7 +79,7 @@ fn a_job_is_tried_again_no_sooner_than_the_server_says() {
 fn while_nobody_listens_a_job_waits_and_its_tries_are_not_used_up() {
     let place = Place::with_queue();
     enqueued(&place, &["ann"]);
-    // Bound and not listened to: whoever connects is refused, and nobody else takes the port.
+    // A port that was free a moment ago: whoever connects is refused.
     let port = {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()

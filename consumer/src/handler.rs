@@ -2,7 +2,8 @@
 //!
 //! A handler works with no transaction open. What must happen exactly once it returns as an effect (a function that gets
 //! the fenced transaction) or as a result (JSON that is stored under the fence); whatever else it does happens at least
-//! once. Adapters: any `Handler` in Rust; [`child`], a process that speaks JSON lines.
+//! once. Adapters: any `Handler` in Rust; [`child`], a process that speaks JSON lines; in the program, a server
+//! on this machine.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
