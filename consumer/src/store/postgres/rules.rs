@@ -83,6 +83,15 @@ impl Rules {
         true
     }
 
+    /// The wrong act of a person: beside a write of the owner that is under way.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "nothing but a test can change this rule"))]
+    pub(super) fn holds_up_owners(&self) -> bool {
+        #[cfg(test)]
+        return !self.twin.acts_beside_owners;
+        #[cfg(not(test))]
+        true
+    }
+
     /// The wrong word for a standby: a fault that no waiting ends.
     #[cfg_attr(not(test), expect(clippy::unused_self, reason = "nothing but a test can change this rule"))]
     pub(super) fn knows_standbys(&self) -> bool {

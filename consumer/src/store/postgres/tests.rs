@@ -53,6 +53,7 @@ pub(in crate::store) struct Twin {
     pub(in crate::store) does_not_settle: bool,
     pub(in crate::store) ignores_timelines: bool,
     pub(in crate::store) leaves_isolation: bool,
+    pub(in crate::store) acts_beside_owners: bool,
     pub(in crate::store) knows_no_standby: bool,
     pub(in crate::store) checked: Option<Arc<dyn Fn() + Send + Sync>>,
 }

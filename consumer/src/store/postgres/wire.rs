@@ -262,6 +262,10 @@ impl Transaction<'_> {
         self.wire
     }
 
+    pub(super) fn rules(&self) -> &Rules {
+        &self.wire.rules
+    }
+
     pub(super) fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, SqlError> {
         self.wire.ask(async |client| client.query_typed(sql, params).await)
     }
