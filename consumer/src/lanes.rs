@@ -439,6 +439,13 @@ impl<J: Clone> Lanes<J> {
         for held in lane.held.drain(..).rev() {
             lane.bare.push_front(held.place);
         }
+        // A store that went back may have in the line what its owner, which has not heard of that, has here.
+        let last = jobs.last().map(|(offset, _)| *offset);
+        if lane.bare.front().is_some_and(|first| Some(first.offset) <= last) {
+            let before = lane.bare.len();
+            lane.bare.retain(|place| jobs.binary_search_by_key(&place.offset, |(offset, _)| *offset).is_err());
+            lanes.known_jobs -= before - lane.bare.len();
+        }
         for &(offset, size) in jobs.iter().rev() {
             lane.bare.push_front(Bare { offset, size });
         }

@@ -158,6 +158,8 @@ pub(crate) enum Figure {
     Writes,
     /// A worker that is watched by a sidecar, a board and a push, and one whose watchers are killed, against one that nobody watches
     Watching,
+    /// What a key that is stuck costs the others, and what parking a key with many followers takes
+    Failing,
 }
 
 /// Arguments of `bench local`.

@@ -8,6 +8,7 @@ mod admit;
 mod bare;
 mod desk;
 mod enqueue;
+mod failing;
 mod growth;
 mod jobs;
 mod kafka;
@@ -125,6 +126,7 @@ fn measure(figure: Figure, bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
         Figure::Growth => growth::measure(bench),
         Figure::Writes => writes::measure(bench),
         Figure::Watching => watching::measure(bench),
+        Figure::Failing => failing::measure(bench),
     }
 }
 

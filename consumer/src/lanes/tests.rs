@@ -349,6 +349,34 @@ fn a_full_line_is_read_back_before_what_has_no_room_in_it() {
     assert_eq!(order, [1, 2, 5, 6]);
 }
 
+/// A store that failed over may have in a line what an owner whose claim it lost holds already.
+#[test]
+fn what_is_in_the_line_and_in_the_lane_is_there_once() {
+    let mut lanes = opened(SMALL);
+    for offset in [4, 5, 6] {
+        offer(&mut lanes, offset, "k");
+    }
+    let first = lanes.start().unwrap();
+    assert!(lanes.stand(P0, T1, &key("k")) && lanes.release(P0, T1, &key("k")));
+    assert!(lanes.ended(first.ticket, &first.key));
+    lanes.wait(first.ticket, &first.key);
+    lanes.line(P0, T1, &key("k"), &[(Offset(2), 10), (Offset(4), 10), (Offset(5), 10)]);
+    assert_eq!(lanes.known(), 4);
+    let mut ran = Vec::new();
+    for _ in 0..20 {
+        for action in lanes.actions() {
+            let LaneAction::Reread { offsets, .. } = action else { continue };
+            let found = offsets.iter().map(|offset| (*offset, offset.0, 10)).collect();
+            assert_eq!(lanes.reread(P0, T1, &key("k"), &offsets, found), []);
+        }
+        while let Some(start) = lanes.start() {
+            ran.push(start.ticket.offset.0);
+            finish(&mut lanes, &start);
+        }
+    }
+    assert_eq!((ran, lanes.known()), (vec![2, 4, 5, 6], 0));
+}
+
 #[test]
 fn a_long_line_does_not_hold_the_partition_paused() {
     let mut lanes = opened(SMALL);

@@ -1,4 +1,6 @@
-//! The store: rows, markers, parked keys and their lines; and the oracle that sees every write.
+//! The store: rows, markers, parked keys and their lines, dead letters; and the oracle that sees every write.
+
+mod persons;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,6 +39,14 @@ pub(super) struct Tables {
     pub(super) applied: BTreeMap<Partition, BTreeSet<u64>>,
     pub(super) lines: BTreeMap<(Partition, Key), BTreeSet<u64>>,
     pub(super) stopped: BTreeMap<(Partition, Key), Stopped>,
+    /// Dead letters.
+    pub(super) dead: BTreeSet<(Partition, u64)>,
+    dropped: BTreeSet<(Partition, u64)>,
+    /// Left the order of their keys at some time, as dead letters or dropped: later jobs did not wait for them.
+    pub(super) left: BTreeSet<(Partition, u64)>,
+    /// To be left out when their turn comes.
+    pub(super) skips: BTreeSet<(Partition, u64)>,
+    versions: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +60,9 @@ struct Row {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stopped {
     pub(super) released: bool,
+    /// By a person, and no job of it failed.
+    pub(super) paused: bool,
+    pub(super) version: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -66,6 +79,7 @@ pub(super) enum What {
     Effect,
     Stop,
     Park,
+    Bury,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,6 +87,7 @@ pub(super) enum Written {
     Applied,
     Stopped,
     Parked,
+    Buried,
 }
 
 impl Store {
@@ -147,6 +162,7 @@ impl Store {
         partition: Partition,
         token: FenceToken,
         jobs: &[(Offset, Key, What)],
+        resumed: &[(Key, u64)],
         without: Without,
     ) -> Result<Option<Vec<Written>>, String> {
         if !self.is_newest(partition, token, without) {
@@ -156,6 +172,7 @@ impl Store {
             }
             return Err(format!("stale write: partition {partition} has a newer claim"));
         }
+        self.resume(partition, resumed, without);
         let written: Result<Vec<_>, _> = jobs.iter().map(|job| self.write_job(partition, *job, without)).collect();
         written.map(Some)
     }
@@ -178,27 +195,41 @@ impl Store {
             }
             return Ok(Written::Applied);
         }
+        let left = &mut tables.left;
+        if matches!(what, What::Effect | What::Bury) {
+            let mut earlier = self.log[&partition].range(..offset.0).filter(|(_, of)| **of == key);
+            let waits = |earlier: &u64| !applied.contains(earlier) && !left.contains(&(partition, *earlier));
+            if let Some((skipped, _)) = earlier.find(|(earlier, _)| waits(earlier)) {
+                return Err(format!("partition {partition}, key {key}: {offset} overtakes {skipped}"));
+            }
+        }
         match what {
             What::Effect => {
-                let earlier = self.log[&partition].range(..offset.0).filter(|(_, of)| **of == key);
-                if let Some((skipped, _)) = earlier.into_iter().find(|(earlier, _)| !applied.contains(earlier)) {
-                    return Err(format!("partition {partition}, key {key}: {offset} overtakes {skipped}"));
-                }
                 done.insert(offset.0);
                 marked.insert(offset.0);
                 if !applied.insert(offset.0) {
                     return Err(format!("partition {partition}, offset {offset} is applied twice"));
                 }
-                if line.remove(&offset.0) && line.is_empty() {
-                    tables.stopped.remove(&(partition, key));
-                }
+                self.take_from_line(partition, offset, key);
                 Ok(Written::Applied)
+            }
+            What::Bury => {
+                done.insert(offset.0);
+                marked.insert(offset.0);
+                left.insert((partition, offset.0));
+                if without != Without::LetterInOneTransaction {
+                    tables.dead.insert((partition, offset.0));
+                }
+                self.take_from_line(partition, offset, key);
+                Ok(Written::Buried)
             }
             What::Stop => {
                 done.insert(offset.0);
                 marked.insert(offset.0);
                 line.insert(offset.0);
-                tables.stopped.insert((partition, key), Stopped { released: false });
+                tables.versions += 1;
+                let stopped = Stopped { released: false, paused: false, version: tables.versions };
+                tables.stopped.insert((partition, key), stopped);
                 Ok(Written::Stopped)
             }
             What::Park => {
@@ -215,13 +246,39 @@ impl Store {
         }
     }
 
-    /// The line as its owner reads it back; without a job in it the key's row goes, unless the owner is not the newest.
-    pub(super) fn read_line(&mut self, partition: Partition, key: Key, newest: bool) -> Vec<u64> {
-        let line: Vec<u64> = self.tables.lines.get(&(partition, key)).into_iter().flatten().copied().collect();
-        if line.is_empty() && newest {
-            self.tables.stopped.remove(&(partition, key));
+    /// A job that is done goes out of its line, and the key's row with the last of a line that was released.
+    fn take_from_line(&mut self, partition: Partition, offset: Offset, key: Key) {
+        let Tables { lines, stopped, .. } = &mut self.tables;
+        let Some(line) = lines.get_mut(&(partition, key)) else { return };
+        if line.remove(&offset.0) && line.is_empty() && stopped.get(&(partition, key)).is_some_and(|row| row.released) {
+            stopped.remove(&(partition, key));
         }
-        line
+    }
+
+    /// The line as its owner reads it back, with the version of the key's row.
+    pub(super) fn read_line(&self, partition: Partition, key: Key) -> (u64, Vec<u64>) {
+        let row = self.tables.stopped.get(&(partition, key));
+        let line = self.tables.lines.get(&(partition, key)).into_iter().flatten().copied().collect();
+        (row.map_or(0, |row| row.version), line)
+    }
+
+    /// Rows of lines that were read and held nothing.
+    fn resume(&mut self, partition: Partition, resumed: &[(Key, u64)], without: Without) {
+        let Tables { lines, stopped, .. } = &mut self.tables;
+        for (key, version) in resumed {
+            let place = (partition, *key);
+            let is_empty = lines.get(&place).is_none_or(BTreeSet::is_empty);
+            let as_read = is_empty && stopped.get(&place).is_some_and(|row| row.version == *version);
+            if as_read || without == Without::RowAsRead {
+                stopped.remove(&place);
+            }
+        }
+    }
+
+    /// It is a dead letter, or was dropped by a person.
+    pub(super) fn has_left(&self, partition: Partition, offset: u64) -> bool {
+        let place = (partition, offset);
+        self.tables.dead.contains(&place) || self.tables.dropped.contains(&place)
     }
 
     /// The lowest offset of the log that is not marked.

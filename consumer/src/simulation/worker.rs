@@ -3,6 +3,7 @@
 mod holding;
 mod jobs;
 mod proving;
+mod steering;
 mod writing;
 
 use std::{
@@ -46,6 +47,7 @@ const OWNERSHIP: OwnershipLimits = OwnershipLimits {
 const POLL_LIMIT: Duration = Duration::from_millis(700);
 const PROVE_EVERY: u64 = 200;
 const LOOK_EVERY: u64 = 500;
+const STEER_EVERY: u64 = 100;
 
 /// One process.
 pub(super) struct Worker {
@@ -66,6 +68,7 @@ pub(super) struct Worker {
     committing: bool,
     next_proof: u64,
     next_look: u64,
+    next_steering: u64,
     /// As it was when its session with the store was opened.
     epoch: u64,
 }
@@ -80,6 +83,14 @@ struct Part {
     committed: Option<Offset>,
     paused: bool,
     unwritten: Vec<(Offset, Key, What)>,
+    /// Lines that were read, and the versions of their rows; of rows that are still there.
+    lines_read: BTreeMap<Key, u64>,
+    /// Rows of lines that held nothing.
+    resumed: Vec<(Key, u64)>,
+    /// Jobs to leave out.
+    skips: BTreeSet<u64>,
+    /// Keys that stand still, as this owner heard, and the versions of their rows.
+    heard: BTreeMap<Key, u64>,
 }
 
 impl Worker {
@@ -102,6 +113,7 @@ impl Worker {
             committing: false,
             next_proof: 0,
             next_look: 0,
+            next_steering: 0,
             epoch,
         }
     }
@@ -153,17 +165,8 @@ impl World {
                     self.fail(format!("partition {partition} lost {gone:?} though the log has them"));
                 }
             }
-            Inside::Line { partition, tenure, key } => {
-                // An owner that is not the newest reads what it may not run; the row stops it.
-                if let Some(part) = self.workers[worker].part(partition, tenure) {
-                    let token = part.fence.check().map(|permit| permit.token());
-                    let newest = token.is_ok_and(|token| self.store.is_newest(partition, token, self.without));
-                    self.seen.returns += 1;
-                    let line = self.store.read_line(partition, key, newest);
-                    let jobs: Vec<_> = line.into_iter().map(|offset| (Offset(offset), 100)).collect();
-                    self.workers[worker].lanes.line(partition, tenure, &self.keys[key], &jobs);
-                }
-            }
+            Inside::Line { partition, tenure, key } => self.line_read(worker, partition, tenure, key),
+            Inside::Steered => self.steered(worker),
             Inside::Looked(gone) => {
                 for (partition, tenure) in gone {
                     self.seen.found_by_looking += u64::from(self.workers[worker].part(partition, tenure).is_some());
@@ -195,7 +198,6 @@ impl World {
         let now = self.clock.now();
         self.act(worker, |ownership| ownership.tick(now));
         self.fetch(worker);
-        self.go_on_with_released(worker);
         self.lane_actions(worker);
         self.start(worker);
         self.flush(worker);
@@ -205,6 +207,11 @@ impl World {
         }
         if self.now() >= self.workers[worker].next_look && self.without != Without::Look {
             self.look(worker);
+        }
+        if self.now() >= self.workers[worker].next_steering {
+            self.workers[worker].next_steering = self.now() + STEER_EVERY;
+            let wait = self.chance().below(60);
+            self.inside(worker, wait, Inside::Steered);
         }
         if !self.workers[worker].left {
             let wait = 20 + self.chance().below(50);

@@ -3,6 +3,7 @@
 mod chance;
 mod event;
 mod faults;
+mod persons;
 mod seen;
 
 use std::{
@@ -58,6 +59,8 @@ pub(super) struct World {
     sent: u64,
     chance: Chance,
     poison: Vec<(Partition, u64)>,
+    /// What cannot be done leaves alone, and its key does not stop.
+    pub(super) dead_letter: bool,
     violation: Option<String>,
     log: Option<Vec<String>>,
 }
@@ -82,6 +85,7 @@ impl World {
         let mut chance = Chance(seed);
         let clock = Clock::by_hand();
         let group = Group::new(chance.one_in(3));
+        let dead_letter = chance.one_in(2);
         let workers = (0..WORKERS).map(|_| Worker::fresh(&clock, 0, 0, without)).collect();
         let keys = (0..KEYS).map(|key| JobKey::try_from(&*format!("k{key}")).unwrap()).collect();
         let mut world = Self {
@@ -101,6 +105,7 @@ impl World {
             sent: 0,
             chance,
             poison: Vec::new(),
+            dead_letter,
             violation: None,
             log: logging.then(Vec::new),
         };
@@ -110,6 +115,7 @@ impl World {
         world.after(0, Event::Enqueue);
         world.after(0, Event::GroupTick);
         world.after(500, Event::Fault);
+        world.after(700, Event::Person);
         world.after(2_000, Event::Operator);
         world
     }
@@ -156,7 +162,8 @@ impl World {
             }
             Event::WriteArrives { worker, process, write, answered } => {
                 let away = self.store_away_until > self.now();
-                let mut take = || self.store.write(write.partition, write.token, &write.jobs, self.without);
+                let mut take =
+                    || self.store.write(write.partition, write.token, &write.jobs, &write.resumed, self.without);
                 let written = match (!away).then(&mut take).transpose() {
                     Ok(written) => written,
                     Err(violation) => return self.fail(violation),
@@ -200,8 +207,12 @@ impl World {
                 self.after(100, Event::GroupTick);
             }
             Event::Fault => self.fault(),
+            Event::Person => self.person(),
             Event::Operator => {
-                self.store.tables.stopped.values_mut().for_each(|stopped| stopped.released = true);
+                let places: Vec<_> = self.store.tables.stopped.keys().copied().collect();
+                for place in places {
+                    self.store.replay(place);
+                }
                 if self.without != Without::Reset && std::mem::take(&mut self.fence_ahead) {
                     self.note(|| "the operator resets the fence".to_owned());
                     self.seen.resets += 1;
@@ -237,9 +248,11 @@ impl World {
         for (partition, log) in &self.store.log {
             let done = self.store.tables.applied.get(partition);
             for (offset, key) in log {
-                let is_done = |offset: &u64| done.is_some_and(|done| done.contains(offset));
-                let mut behind = self.poison.iter().filter(|(p, poison)| p == partition && poison <= offset);
-                if !is_done(offset) && !behind.any(|(_, poison)| log[poison] == *key) {
+                let is_done =
+                    done.is_some_and(|done| done.contains(offset)) || self.store.has_left(*partition, *offset);
+                let line = self.store.tables.lines.get(&(*partition, *key));
+                let mut behind = line.into_iter().flatten().filter(|waiting| *waiting <= offset);
+                if !is_done && !behind.any(|waiting| self.poison.contains(&(*partition, *waiting))) {
                     return Some(format!("partition {partition}, offset {offset}"));
                 }
             }

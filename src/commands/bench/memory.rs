@@ -39,10 +39,16 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
 }
 
 /// In MiB.
-#[derive(Clone, Copy, PartialEq)]
-struct Memory {
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(super) struct Memory {
     resident: f64,
-    most: f64,
+    pub(super) most: f64,
+}
+
+/// Of a process that lives.
+pub(super) fn read_memory(pid: u32) -> Option<Memory> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    Some(Memory { resident: mib(&status, "VmRSS:")?, most: mib(&status, "VmHWM:")? })
 }
 
 /// Of a worker on a queue with so many jobs, once it takes no more.
@@ -88,12 +94,7 @@ impl Waiting {
         if self.0.try_wait().is_ok_and(|ended| ended.is_some()) {
             return Err(gone());
         }
-        let status =
-            std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).map_err(|e| gone().because(&e))?;
-        Ok(Memory {
-            resident: mib(&status, "VmRSS:").ok_or_else(gone)?,
-            most: mib(&status, "VmHWM:").ok_or_else(gone)?,
-        })
+        read_memory(self.0.id()).ok_or_else(gone)
     }
 }
 
@@ -105,7 +106,7 @@ impl Drop for Waiting {
     }
 }
 
-fn url(file: &Path) -> std::ffi::OsString {
+pub(super) fn url(file: &Path) -> std::ffi::OsString {
     let mut url = std::ffi::OsString::from("sqlite:");
     url.push(file);
     url

@@ -17,7 +17,7 @@ use keylane_consumer::{
     store::sqlite::SqliteStore,
 };
 use keylane_producer::{
-    Enqueuer, GroupName, Log, Offset, Partition, QueueIdentity, QueueSpec, Retention, StoredRecord,
+    Enqueuer, GroupName, Job, Log, Offset, Partition, QueueIdentity, QueueSpec, Retention, StoredRecord,
     log::{
         ReadLimit,
         local::{LocalLog, Open},
@@ -90,6 +90,18 @@ impl Queue {
                 Ok(())
             })
         })
+    }
+
+    /// Enqueues these.
+    pub(super) fn send(&mut self, jobs: Vec<Job>) -> Result<(), Failure> {
+        self.jobs += jobs.len() as u64;
+        self.enqueuer.send(jobs).map_err(|error| error.cause)?;
+        Ok(())
+    }
+
+    /// A worker that is not started.
+    pub(super) fn worker<H: Handler<SqliteStore>>(&self, handler: H) -> Result<Worker<SqliteStore, H>, Failure> {
+        worker(self, self.member()?, SqliteStore::new(&self.file), None, handler)
     }
 
     /// A worker for what is not finished: from its first fetch until all of it is committed.

@@ -1,6 +1,9 @@
 //! Carries out what `ownership` decides.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use keylane_producer::{Offset, Partition};
 
@@ -92,7 +95,20 @@ impl World {
         let fence = Fence::raise(partition, token, Arc::clone(&process.lease));
         let begin = if self.without == Without::StoreSays { committed.unwrap_or(Offset(0)) } else { Offset(floor) };
         let (watermark, unwritten) = (Watermark::starting_at(begin), Vec::new());
-        process.parts.insert(partition, Part { tenure, fence, watermark, done, committed, paused: false, unwritten });
+        let part = Part {
+            tenure,
+            fence,
+            watermark,
+            done,
+            committed,
+            paused: false,
+            unwritten,
+            lines_read: BTreeMap::new(),
+            resumed: Vec::new(),
+            skips: BTreeSet::new(),
+            heard: BTreeMap::new(),
+        };
+        process.parts.insert(partition, part);
         process.lanes.open(partition, tenure);
         for key in stopped {
             if self.without != Without::Lines {

@@ -59,15 +59,6 @@ impl World {
         }
     }
 
-    pub(super) fn go_on_with_released(&mut self, worker: usize) {
-        let process = &mut self.workers[worker];
-        for ((partition, key), stopped) in &self.store.tables.stopped {
-            if let Some(part) = process.parts.get(partition).filter(|_| stopped.released) {
-                process.lanes.release(*partition, part.tenure, &self.keys[*key]);
-            }
-        }
-    }
-
     pub(super) fn start(&mut self, worker: usize) {
         for start in self.workers[worker].lanes.moves() {
             self.finish(worker, start.ticket, (start.ticket.offset, self.key_of(start.ticket), What::Park));
@@ -90,6 +81,16 @@ impl World {
             if !excused && !self.store.is_newest(ticket.partition, token, self.without) {
                 return self.fail(format!("worker {worker}: {ticket:?} starts under an older claim"));
             }
+            if self.is_skipped(worker, ticket) {
+                self.workers[worker].lanes.ended(ticket, &start.key);
+                self.finish(worker, ticket, (ticket.offset, key, What::Bury));
+                continue;
+            }
+            let is_newest = self.store.is_newest(ticket.partition, token, self.without);
+            if is_newest && self.stands_still(worker, ticket.partition, key) {
+                return self.fail(format!("worker {worker}: {ticket:?} starts, and its key stands still"));
+            }
+            let process = &mut self.workers[worker];
             if !process.running.insert((ticket.tenure, key)) {
                 return self.fail(format!("worker {worker}: key {key} runs twice"));
             }
@@ -116,6 +117,12 @@ impl World {
         let luck = self.chance().below(1_000) as f64 / 1_000.0;
         match failed.then(|| RETRY.decide(attempt, Duration::ZERO, None, luck)) {
             None => self.finish(worker, ticket, (ticket.offset, key, What::Effect)),
+            Some(_) if self.is_skipped(worker, ticket) => {
+                self.finish(worker, ticket, (ticket.offset, key, What::Bury));
+            }
+            Some(Decision::Stop(_)) if self.dead_letter => {
+                self.finish(worker, ticket, (ticket.offset, key, What::Bury));
+            }
             Some(Decision::Stop(_)) => self.finish(worker, ticket, (ticket.offset, key, What::Stop)),
             Some(Decision::Again(_)) if self.without == Without::PlaceInLane => {
                 let lanes = &mut self.workers[worker].lanes;

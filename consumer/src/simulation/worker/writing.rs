@@ -17,9 +17,10 @@ impl World {
         let mut writes = Vec::new();
         for (&partition, part) in &mut process.parts {
             let Ok(permit) = part.fence.check() else { continue };
-            if !part.unwritten.is_empty() {
+            if !part.unwritten.is_empty() || !part.resumed.is_empty() {
                 let (tenure, token, jobs) = (part.tenure, permit.token(), std::mem::take(&mut part.unwritten));
-                writes.push(WriteRequest { partition, tenure, token, jobs });
+                let resumed = part.resumed.clone();
+                writes.push(WriteRequest { partition, tenure, token, jobs, resumed });
             }
         }
         let process = process.process;
@@ -49,6 +50,7 @@ impl World {
                 self.act(worker, |ownership| ownership.fenced(partition, tenure));
             }
             Some(Some(written)) => {
+                part.resumed.retain(|row| !write.resumed.contains(row));
                 for (&(offset, key, _), written) in write.jobs.iter().zip(written) {
                     let ticket = Ticket { partition, tenure, offset };
                     self.workers[worker].attempts.remove(&ticket);
@@ -59,6 +61,13 @@ impl World {
                             let process = &mut self.workers[worker];
                             process.lanes.park(ticket, &self.keys[key]);
                             process.part(partition, tenure).expect("it is open").watermark.finish(offset);
+                        }
+                        Written::Buried => {
+                            self.seen.buried += 1;
+                            if self.without == Without::LetterInOneTransaction {
+                                self.store.tables.dead.insert((partition, offset.0));
+                            }
+                            self.applied(worker, ticket, key);
                         }
                         Written::Parked => {
                             self.seen.parks += 1;

@@ -18,6 +18,11 @@ impl Chance {
         (mixed ^ (mixed >> 31)) % limit
     }
 
+    /// One of these.
+    pub(in crate::simulation) fn of<T: Copy>(&mut self, some: &[T]) -> Option<T> {
+        if some.is_empty() { None } else { Some(some[self.below(some.len() as u64) as usize]) }
+    }
+
     pub(in crate::simulation) fn one_in(&mut self, many: u64) -> bool {
         self.below(many) == 0
     }

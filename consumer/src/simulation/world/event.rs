@@ -46,6 +46,8 @@ pub(in crate::simulation) enum Event {
     Enqueue,
     GroupTick,
     Fault,
+    /// Somebody steers.
+    Person,
     Operator,
 }
 
@@ -71,6 +73,8 @@ pub(in crate::simulation) enum Inside {
         tenure: Tenure,
         key: Key,
     },
+    /// What persons want is read.
+    Steered,
     /// Claims that the store does not know.
     Looked(Vec<(Partition, Tenure)>),
     Rejoin,
@@ -94,6 +98,7 @@ pub(in crate::simulation) struct WriteRequest {
     pub(in crate::simulation) tenure: Tenure,
     pub(in crate::simulation) token: FenceToken,
     pub(in crate::simulation) jobs: Vec<(Offset, Key, What)>,
+    pub(in crate::simulation) resumed: Vec<(Key, u64)>,
 }
 
 #[derive(Clone, Debug)]

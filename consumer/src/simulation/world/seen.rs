@@ -41,6 +41,13 @@ seen! {
     skipped_as_done,
     parks,
     returns,
+    buried,
+    /// By persons.
+    pauses,
+    stood_still,
+    skips,
+    dropped_lines,
+    replayed_letters,
     /// Claims and jobs that a fail-over of the store lost.
     lost_claims,
     lost_jobs,
