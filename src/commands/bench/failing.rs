@@ -164,7 +164,7 @@ fn parked(bench: &Bench<'_>, jobs: u64) -> Result<Parked, Failure> {
     let begun = clock.now();
     let mut worker = Parking::begin(&queue)?;
     let mut memory = Memory::default();
-    for _ in tick(Duration::from_millis(5)).iter() {
+    for _ in &tick(Duration::from_millis(5)) {
         let gone = || Failure::new(Code::Failed, "the worker that was to park did not come to its end");
         // Its last words are that a key is left.
         if let Some(ended) = worker.0.try_wait().map_err(|e| gone().because(&e))? {
