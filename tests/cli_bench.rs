@@ -94,6 +94,7 @@ fn results_and_effects_are_compared_with_bare_inserts() {
 #[test]
 fn a_watched_worker_is_compared_with_one_that_nobody_watches_and_with_one_whose_watchers_are_killed() {
     rows("watching", 5, 0, 1);
+    rows("failing", 2, 1, 1);
 }
 
 #[test]

@@ -14,6 +14,9 @@ mod fleet;
 #[allow(dead_code, reason = "each test file uses a part of it")]
 #[path = "processes/journal.rs"]
 mod journal;
+#[allow(dead_code, reason = "each test file uses a part of it")]
+#[path = "processes/persons.rs"]
+mod persons;
 #[allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 mod process;
 
@@ -112,6 +115,20 @@ fn whatever_happens_to_brokers_and_workers_nothing_is_lost_repeated_or_out_of_or
     if let Err(broken) = verdict {
         panic!("KEYLANE_SEED={seed} {done:?}: {broken}\n{}", fleet.report());
     }
+}
+
+#[test]
+fn whatever_jobs_workers_and_persons_do_on_kafka_each_job_lands_once_and_keys_keep_their_order() {
+    let mut clusters = Vec::new();
+    persons::play_all("6s", 2, |options| {
+        let cluster = Cluster::start(&Options::new(1)).unwrap();
+        let place = Place::on(&format!("kafka://{}", cluster.bootstrap()));
+        clusters.push(cluster);
+        let create = ["queue", "create", "jobs", "--partitions", "6"];
+        place.run(&create).expect(3).says(&["there are 1 brokers", "--replication"]);
+        place.run(&[&create[..], &["--replication", "1", "--unsafe"]].concat()).expect(0);
+        Fleet::at(place, 6, options)
+    });
 }
 
 /// The broker that is away, and when it comes back.

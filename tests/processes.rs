@@ -23,5 +23,7 @@ mod endings;
 mod frozen;
 #[path = "processes/killer.rs"]
 mod killer;
+#[path = "processes/persons.rs"]
+mod persons;
 #[path = "processes/storage.rs"]
 mod storage;

@@ -36,7 +36,11 @@ fn create(args: &CreateArgs, global: &Global, output: &mut Output) -> Result<Cod
         Ok(_) => true,
         Err(Error::Invalid(detail)) => {
             // Another process may have made it meanwhile, so the answer is looked at only now.
-            let there = log.describe(&args.name).map_err(Failure::from)?.identity.partitions;
+            let there = match log.describe(&args.name) {
+                Ok(description) => description.identity.partitions,
+                Err(Error::NotFound(_)) => return Err(Error::Invalid(detail).into()),
+                Err(error) => return Err(error.into()),
+            };
             if !(args.if_missing && there == args.partitions) {
                 return Err(already_there(args, u64::from(there.0.get()), &detail));
             }

@@ -9,7 +9,7 @@ use keylane_consumer::clock::Clock;
 use crate::{
     crew::{Crew, Dice, Step},
     fleet::{self, Fleet, Landed},
-    journal,
+    journal, persons,
     process::pause,
 };
 
@@ -71,6 +71,11 @@ fn play(seed: u64) {
     }
 }
 
+#[test]
+fn whatever_jobs_workers_and_persons_do_each_job_lands_once_and_keys_keep_their_order() {
+    persons::play_all(SESSION, 2, |options| Fleet::new(6, options));
+}
+
 /// A judge that cannot object proves nothing.
 #[test]
 fn the_judge_objects_to_each_fault() {
@@ -83,7 +88,8 @@ fn the_judge_objects_to_each_fault() {
     };
     let enqueued = [(0, 0), (0, 1)];
     let good = [landed(0, "k", "a"), landed(1, "k", "a")];
-    assert_eq!(fleet::judge(&enqueued, &good), Ok(()));
+    let none = BTreeSet::new();
+    assert_eq!(fleet::judge(&enqueued, &good, &none), Ok(()));
     for (bad, objection) in [
         (vec![landed(0, "k", "a")], "landed 0 times"),
         (vec![landed(0, "k", "a"), landed(1, "l", "a"), landed(1, "m", "a")], "landed 2 times"),
@@ -91,8 +97,10 @@ fn the_judge_objects_to_each_fault() {
         (vec![landed(0, "k", "b"), landed(1, "k", "a")], "a stale write landed"),
         (vec![landed(7, "k", "a")], "nobody enqueued"),
     ] {
-        assert!(fleet::judge(&enqueued, &bad).unwrap_err().contains(objection), "{objection}");
+        assert!(fleet::judge(&enqueued, &bad, &none).unwrap_err().contains(objection), "{objection}");
     }
+    let late = [landed(1, "k", "a"), landed(0, "k", "a")];
+    assert_eq!(fleet::judge(&enqueued, &late, &BTreeSet::from([(0, 0)])), Ok(()), "it left its order by name");
     let overlap = "begin k 0 a\nbegin k 1 b\nend k 0 a\nend k 1 b\n";
     assert!(journal::find_overlap(overlap, &BTreeSet::new()).unwrap_err().contains("at once"));
     assert_eq!(journal::find_overlap(overlap, &BTreeSet::from(["a".to_owned()])), Ok(()));

@@ -54,6 +54,7 @@ impl Dice {
 /// The workers of one play.
 pub(crate) struct Crew<'f> {
     fleet: &'f Fleet,
+    handler: &'static str,
     alive: Vec<Worker>,
     /// Frozen, with the time of their thaw.
     thawing: Vec<(Worker, BootTime)>,
@@ -65,14 +66,20 @@ pub(crate) struct Crew<'f> {
 impl<'f> Crew<'f> {
     /// That many workers to begin with.
     pub(crate) fn of(fleet: &'f Fleet, workers: usize) -> Self {
-        let mut crew = Self { fleet, alive: Vec::new(), thawing: Vec::new(), stopped: BTreeSet::new(), named: 0 };
+        Self::with(fleet, workers, journal::HANDLER)
+    }
+
+    /// As [`Crew::of`], with this handler.
+    pub(crate) fn with(fleet: &'f Fleet, workers: usize, handler: &'static str) -> Self {
+        let (alive, thawing, stopped) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let mut crew = Self { fleet, handler, alive, thawing, stopped, named: 0 };
         (0..workers).for_each(|_| crew.join());
         crew
     }
 
     pub(crate) fn join(&mut self) {
         self.named += 1;
-        self.alive.push(self.fleet.start(&format!("w{}", self.named), journal::HANDLER));
+        self.alive.push(self.fleet.start(&format!("w{}", self.named), self.handler));
     }
 
     pub(crate) fn suffer(&mut self, step: Step) {

@@ -1,7 +1,7 @@
 //! Real `keylane work` processes on one queue file: started, frozen, killed, and judged by what they left in the store.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -61,6 +61,10 @@ END;
 CREATE TABLE suspected (n INTEGER PRIMARY KEY, offset INTEGER);
 CREATE TRIGGER suspected AFTER INSERT ON keylane_suspect BEGIN
     INSERT INTO suspected (offset) VALUES (new.offset);
+END;
+CREATE TABLE buried (part INTEGER, offset INTEGER);
+CREATE TRIGGER buried AFTER INSERT ON keylane_dead BEGIN
+    INSERT INTO buried VALUES (new.part, new.offset);
 END;";
 
 impl Fleet {
@@ -69,7 +73,8 @@ impl Fleet {
     }
 
     pub(crate) fn at(place: Place, partitions: u32, options: &[&str]) -> Self {
-        place.run(&["queue", "create", "jobs", "--partitions", &partitions.to_string()]).expect(0);
+        let partitions = partitions.to_string();
+        place.run(&["queue", "create", "jobs", "--partitions", &partitions, "--if-missing"]).expect(0);
         let fleet = Self { place, options: options.iter().map(|&o| o.to_owned()).collect() };
         // A worker that finds nothing to do makes the store's tables.
         let mut first = fleet.place.command(&["work", "--builtin", "discard", "--until-empty"]);
@@ -165,9 +170,19 @@ impl Fleet {
         assert!(session.release_key(partition, &key, row.version).unwrap());
     }
 
-    /// Nothing lost, nothing twice, each key in order, and nothing by a worker that did not hold the partition's row.
+    /// Jobs that were dead letters at some time.
+    pub(crate) fn buried(&self) -> BTreeSet<(u32, u64)> {
+        let store = self.store();
+        let mut rows = store.prepare("SELECT part, offset FROM buried").unwrap();
+        let place = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned()));
+        rows.query_map([], place).unwrap().map(Result::unwrap).collect()
+    }
+
+    /// Nothing lost, nothing twice, each key in order but for what left it as a dead letter, and nothing by a worker that did
+    /// not hold the partition's row.
     pub(crate) fn judge(&self) -> Result<(), String> {
-        judge(&self.place.records("jobs").iter().map(|r| (r.partition, r.offset)).collect::<Vec<_>>(), &self.landed())
+        let enqueued: Vec<_> = self.place.records("jobs").iter().map(|r| (r.partition, r.offset)).collect();
+        judge(&enqueued, &self.landed(), &self.buried())
     }
 
     /// What every worker said, for a failure's report.
@@ -191,7 +206,7 @@ pub(crate) fn open(path: &Path) -> Connection {
     connection
 }
 
-pub(crate) fn judge(enqueued: &[(u32, u64)], landed: &[Landed]) -> Result<(), String> {
+pub(crate) fn judge(enqueued: &[(u32, u64)], landed: &[Landed], buried: &BTreeSet<(u32, u64)>) -> Result<(), String> {
     let mut times: BTreeMap<(u32, u64), usize> = enqueued.iter().map(|&place| (place, 0)).collect();
     let mut last: BTreeMap<&str, u64> = BTreeMap::new();
     for result in landed {
@@ -202,7 +217,9 @@ pub(crate) fn judge(enqueued: &[(u32, u64)], landed: &[Landed]) -> Result<(), St
         if result.writer != result.holder {
             return Err(format!("a stale write landed: {result:?}"));
         }
-        if last.insert(&result.key, result.offset).is_some_and(|before| before >= result.offset) {
+        if !buried.contains(&(result.partition, result.offset))
+            && last.insert(&result.key, result.offset).is_some_and(|before| before >= result.offset)
+        {
             return Err(format!("out of order: {result:?}"));
         }
     }
