@@ -53,7 +53,10 @@ fn each_job_is_a_post_to_the_server_and_its_answer_counts() {
     assert_eq!(results.matches(r#""paid":12"#).count(), 2, "{results}");
     assert!(ended.stdout.contains("3 jobs applied"), "{}", ended.stdout);
     let parked = place.run(&["parked", "list", "-o", "json"]).expect(0).stdout;
-    assert!(parked.contains(r#""key":"no""#) && parked.contains("422: it cannot be done; it said `it has no amount`"), "{parked}");
+    assert!(
+        parked.contains(r#""key":"no""#) && parked.contains("422: it cannot be done; it said `it has no amount`"),
+        "{parked}"
+    );
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //!
 //! 1. It has the job's place and a digest, none of the token's numbers. The digest is made of them, of the nonce in the
 //!    owner's name and of the job's offset: it opens nothing but this job, and nobody can make it who has not read the row.
-//! 2. It goes to a child's standard input, or in a header to a handler on this machine, and nowhere else. `Debug` prints `[fence]`, there is no `Display`, and what a child
-//!    says goes through [`redacted`].
+//! 2. It goes to a child's standard input, or in a header to a handler on this machine, and nowhere else. `Debug` prints
+//!    `[fence]`, there is no `Display`, and what a handler says goes through [`redacted`].
 //!
 //! `store/postgres/schema/admit.sql` is the other side.
 

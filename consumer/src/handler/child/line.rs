@@ -231,7 +231,7 @@ impl fmt::Display for ProtocolError {
     }
 }
 
-/// As an error repeats it: at most [`SEEN_LIMIT`] bytes and a mark where more was cut; control and hidden characters are escaped.
+/// As an error repeats it: at most 200 bytes, and a mark where more was cut; control and hidden characters are escaped.
 pub fn printable(bytes: &[u8]) -> String {
     let mut text = String::new();
     for c in String::from_utf8_lossy(&bytes[..bytes.len().min(SEEN_LIMIT)]).chars() {
