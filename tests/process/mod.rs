@@ -10,6 +10,7 @@ use std::{
 };
 
 pub mod secrets;
+pub mod server;
 pub mod sidecar;
 pub mod stub;
 pub mod worker;
