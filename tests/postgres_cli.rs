@@ -7,7 +7,7 @@ mod process;
 
 use std::collections::BTreeMap;
 
-use keylane_testing::postgres::{Options, Server, shared};
+use keylane_testing::postgres::{Options, Server, WrongClock, shared};
 use serde_json::Value;
 
 use process::{Place, wait_until, worker::Worker};
@@ -53,6 +53,30 @@ fn a_database_that_dies_while_jobs_flow_costs_no_job_and_repeats_none() {
     let disorder = "SELECT count(*) FROM (SELECT finished_at < lag(finished_at) OVER (PARTITION BY part, key ORDER BY \"offset\") AS wrong
                     FROM keylane.result) AS r WHERE wrong";
     assert_eq!(server.sql(database, disorder).unwrap(), "0");
+}
+
+/// By it nothing is decided, and whoever compares times has to know.
+#[test]
+fn status_tells_how_far_the_database_s_clock_is_off() {
+    for (days, words) in [(3, "3 days ahead of"), (-3, "3 days behind")] {
+        let server = Server::start(&Options::default().clock(&WrongClock::days(days).unwrap())).unwrap();
+        let (place, store) = place_and_store(&server);
+        place.run(&["enqueue", "--one", "ann", "--body", "1"]).expect(0);
+        let worked = place.run(&["work", "--until-empty", "--store", &store, "--builtin", "discard"]).expect(0);
+        assert!(worked.stdout.contains("1 job applied"), "{}", worked.stdout);
+        let told = place.run(&["status", "--store", &store]).expect(0).stdout;
+        assert!(
+            told.contains(&format!("The database's clock is {words} this machine's; nothing depends on it")),
+            "{told}"
+        );
+        let skew =
+            place.run(&["status", "-o", "json", "--store", &store]).expect(0).json()["store_clock_skew_ms"].as_i64();
+        assert!(skew.is_some_and(|skew| (skew - i64::from(days) * 86_400_000).abs() < 60_000), "{skew:?}");
+    }
+    let (place, store) = place_and_store(shared());
+    place.run(&["work", "--until-empty", "--store", &store, "--builtin", "discard"]).expect(0);
+    let told = place.run(&["status", "--store", &store]).expect(0).stdout;
+    assert!(!told.contains("clock"), "it is this machine's: {told}");
 }
 
 #[test]

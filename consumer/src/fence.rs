@@ -22,8 +22,7 @@ use crate::clock::{BootTime, Clock};
 
 mod pass;
 
-pub use pass::Pass;
-pub(crate) use pass::{JobPass, redacted};
+pub use pass::{JobPass, Pass, redacted};
 
 /// The group's number, raised at every completed join. Below 1 there is none, and no claim.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,7 +2,8 @@
 //!
 //! A handler works with no transaction open. What must happen exactly once it returns as an effect (a function that gets
 //! the fenced transaction) or as a result (JSON that is stored under the fence); whatever else it does happens at least
-//! once. Adapters: any `Handler` in Rust; [`child`], a process that speaks JSON lines.
+//! once. Adapters: any `Handler` in Rust; [`child`], a process that speaks JSON lines; in the program, a server
+//! on this machine.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -11,7 +12,7 @@ use keylane_producer::{Attempt, Job, Offset, Partition};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    fence::Pass,
+    fence::{JobPass, Pass},
     store::{Effect, EffectError, FencedStore},
 };
 
@@ -54,6 +55,12 @@ impl JobContext {
     /// Whether the result is not wanted any more: the partition is lost, or the time limit passed.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
+    }
+
+    /// What a handler's own transaction shows to `keylane.admit`, if the store gives it out. For a handler that asked for it, on this
+    /// machine.
+    pub fn sensitive_fence(&self) -> Option<JobPass> {
+        self.pass.as_ref().map(|pass| pass.of_job(self.offset))
     }
 
     /// Waits until the result is not wanted any more.

@@ -37,6 +37,8 @@ enum Without {
     Deadline,
     /// What was read is committed, done or not.
     Watermark,
+    /// An answer to a commit counts only for the tenure that it was sent in.
+    GroupsWord,
     /// A commit is sent while another is under way.
     OneCommitAtATime,
     /// A job that failed goes behind its followers.
@@ -129,6 +131,11 @@ fn without_the_watermark_a_commit_passes_what_is_not_done() {
 #[test]
 fn without_an_order_of_commits_what_is_committed_falls() {
     shows_from(4_500, Without::OneCommitAtATime, "was committed at a higher offset");
+}
+
+#[test]
+fn without_what_the_group_answered_to_an_earlier_tenure_what_is_committed_falls() {
+    shows(Without::GroupsWord, "was committed at a higher offset");
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub use dead::{DeadAct, DeadActed, DeadJob, DeadLetter, DeadOrder};
 pub use fence_rows::{FenceRow, TokenNumbers};
 pub use line::{Line, LineAct, LineOrder, ParkedJob};
 pub use note::{HotKey, MAX_NOTED, Note, NoteRead, NotedRetry, NotedStall};
-pub use reset::{Act, Reset, ResetOrder};
+pub use reset::{Act, MovedKey, Reset, ResetOrder};
 pub use results::{ResultRow, ResultsOf};
 pub use steer::{Skip, Skipping, Steer, SteerOrder, Steering};
 

@@ -5,6 +5,7 @@ use std::{ffi::OsString, time::Duration};
 use clap::{Args, ValueEnum};
 
 use super::units::{bytes, duration};
+use crate::remote::GivenAddress;
 
 /// What runs the jobs when no program is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -48,7 +49,7 @@ Examples:
   keylane work --builtin print --until-empty | jq .key
 
 The program is started once for each job that runs at a time and kept; it gets one JSON line a job and answers one:
-docs/handlers.md. SIGTERM or Ctrl-C: take nothing new, finish what runs, give the partitions back, exit 0. A second one:
+docs/handlers.md, also on --url. SIGTERM or Ctrl-C: take nothing new, finish what runs, give the partitions back, exit 0. A second one:
 end at once; what was running runs again on the next owner.";
 
 /// What of keys may be shown.
@@ -69,10 +70,21 @@ pub(crate) enum Keys {
 pub(crate) struct WorkArgs {
     /// The program that runs the jobs, with its arguments: comes last; one quoted text is split as a shell would
     #[arg(long, env = "KEYLANE_EXEC", hide_env_values = true, value_name = "PROGRAM [ARG]...", num_args = 1..)]
-    #[arg(allow_hyphen_values = true, required_unless_present = "builtin", help_heading = "Running jobs")]
+    #[arg(allow_hyphen_values = true, required_unless_present_any = ["builtin", "url"], help_heading = "Running jobs")]
     pub(crate) exec: Vec<OsString>,
 
-    /// Give the program what 'keylane.admit' wants, so that its own transactions pass the fence; needs a Postgres store
+    /// Instead of a program: a server on this machine that gets each job as a POST, http://localhost:PORT/PATH
+    #[arg(
+        long,
+        env = "KEYLANE_HANDLER_URL",
+        hide_env_values = true,
+        value_name = "URL",
+        help_heading = "Running jobs"
+    )]
+    #[arg(conflicts_with_all = ["exec", "builtin"], value_parser = GivenAddress::of)]
+    pub(crate) url: Option<GivenAddress>,
+
+    /// Give the handler what 'keylane.admit' wants, so that its own transactions pass the fence; needs a Postgres store
     #[arg(long, env = "KEYLANE_FENCE_TO_HANDLER", hide_env_values = true, help_heading = "Running jobs")]
     #[arg(conflicts_with = "builtin", value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) fence_to_handler: bool,
@@ -87,12 +99,12 @@ pub(crate) struct WorkArgs {
     #[arg(help_heading = "Running jobs", value_parser = at_least_one)]
     pub(crate) concurrency: usize,
 
-    /// A try that takes longer has failed, and its program is killed
+    /// A try that takes longer has failed; its program is killed, its request given up
     #[arg(long, env = "KEYLANE_JOB_TIMEOUT", hide_env_values = true, value_name = "TIME", default_value = "30s")]
     #[arg(help_heading = "Running jobs", value_parser = duration)]
     pub(crate) job_timeout: Duration,
 
-    /// The longest answer line of a program
+    /// The longest answer
     #[arg(long, env = "KEYLANE_ANSWER_LIMIT", hide_env_values = true, value_name = "SIZE", default_value = "1MiB")]
     #[arg(help_heading = "Running jobs", value_parser = bytes)]
     pub(crate) answer_limit: u64,

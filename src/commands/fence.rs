@@ -67,6 +67,12 @@ fn reset(args: &ResetArgs, global: &Global, output: &mut Output) -> Result<Code,
             counted(u64::from(reset.added), "partition")
         ))?;
     }
+    if !reset.moved.is_empty() {
+        let keys = counted(reset.moved.len() as u64, "parked key");
+        output.line(&format!(
+            "{keys} {would}stand still in the new place too: newer jobs wait there until the older line is replayed or dropped"
+        ))?;
+    }
     if reset.forgets_progress {
         let keys = counted(reset.stopped_forgotten, "stopped key");
         output.line(&format!("progress {would}forgotten, with {keys}: the offsets of the new queue begin again"))?;
@@ -94,6 +100,8 @@ struct ResetShown<'a> {
     changed: Vec<Changed<'a>>,
     forgets_progress: bool,
     stopped_keys_forgotten: u64,
+    /// Stand still in their new place too.
+    stopped_keys_moved: u64,
 }
 
 #[derive(Serialize)]
@@ -113,6 +121,7 @@ impl<'a> ResetShown<'a> {
             changed: changed.collect(),
             forgets_progress: reset.forgets_progress,
             stopped_keys_forgotten: reset.stopped_forgotten,
+            stopped_keys_moved: reset.moved.len() as u64,
         }
     }
 }

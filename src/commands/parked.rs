@@ -102,6 +102,8 @@ enum Fate {
     Replaying,
     /// The line is not the one that was read, or shown with the etag. Nothing was done.
     Changed,
+    /// Its older jobs are in a line in another partition, from before the queue had so many: that comes first.
+    OlderLine,
     /// It has no line.
     NotParked,
 }
@@ -159,7 +161,12 @@ fn act(args: &ActArgs, act: LineAct, global: &Global, output: &mut Output) -> Re
                     who: args.by.who.clone().unwrap_or_else(whoever),
                     why: args.by.why.clone(),
                 })?;
-                if done { Fate::Done } else { Fate::Changed }
+                let lines = picture.stopped.iter().filter(|(_, other)| other.key == *key).count();
+                match done {
+                    true => Fate::Done,
+                    false if lines > 1 => Fate::OlderLine,
+                    false => Fate::Changed,
+                }
             }
         };
         answers.push(Answer {
@@ -220,6 +227,9 @@ fn tell(answers: &[Answer], args: &ActArgs, act: LineAct, global: &Global, outpu
             Fate::Replaying => format!("left {key} alone: it is replayed already"),
             Fate::Changed => {
                 format!("left {key} alone: its line changed since it was looked at; now {jobs}, etag {etag}")
+            }
+            Fate::OlderLine => {
+                format!("left {key} alone: its older jobs wait in another partition; again when these are through")
             }
             Fate::NotParked => format!("left {key} alone: it is not parked"),
         })?;

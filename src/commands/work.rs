@@ -2,6 +2,7 @@
 //!
 //! - [`settings`]: what the flags say
 //! - [`builtin`]: handlers that need no program
+//! - [`url`]: a handler behind a URL of this machine
 //! - [`news`]: what the worker tells, for people and programs
 //! - [`housekeeping`]: old records leave the embedded log
 
@@ -9,6 +10,7 @@ mod builtin;
 mod housekeeping;
 pub(crate) mod news;
 mod settings;
+mod url;
 
 use std::{
     path::Path,
@@ -52,6 +54,10 @@ pub(crate) fn run(args: &WorkArgs, global: &Global, output: &mut Output) -> Resu
         Some(Builtin::Discard) => {
             work(builtin::Discard, settings, args.assignor, global, reporter, args.snapshot_file.as_deref())?
         }
+        None if args.url.is_some() => {
+            let handler = settings::url(args, &global.store()?)?.expect("it is there");
+            work(handler, settings, args.assignor, global, reporter, args.snapshot_file.as_deref())?
+        }
         None => {
             let handler = ChildHandler::new(settings::child(args, &global.store()?)?)?;
             // A program that is not there is found before the group waits for this worker.
@@ -67,7 +73,7 @@ pub(crate) fn run(args: &WorkArgs, global: &Global, output: &mut Output) -> Resu
 pub(crate) fn check(args: &WorkArgs, global: &Global) -> Result<(), Failure> {
     let store = global.store()?;
     settings::from_flags(args, &store)?;
-    if args.builtin.is_none() {
+    if settings::url(args, &store)?.is_none() && args.builtin.is_none() {
         ChildHandler::new(settings::child(args, &store)?)?;
     }
     if let StoreUrl::Postgres(url) = &store {

@@ -4,6 +4,7 @@
 //! No process of it outlives the test process, however that ends. As root it runs as the user `postgres`, since it refuses to
 //! run as root.
 
+mod clock;
 mod disk;
 mod options;
 mod pooler;
@@ -26,6 +27,7 @@ use rustix::process::Signal;
 
 use crate::{limit::Limit, ports, process::Process, tls::Certificates};
 
+pub use clock::WrongClock;
 pub use options::Options;
 pub use pooler::Pooler;
 
@@ -52,6 +54,7 @@ pub struct Server {
     databases: AtomicU32,
     /// Below the server, which ends before it.
     disk: Option<Disk>,
+    clock: Option<WrongClock>,
     root: tempfile::TempDir,
 }
 
@@ -111,6 +114,7 @@ impl Server {
             state: Mutex::new(State::Stopped),
             databases: AtomicU32::new(0),
             disk: None,
+            clock: None,
             root,
         };
         match source {
@@ -138,6 +142,7 @@ impl Server {
         fs::write(data.join("pg_hba.conf"), options.access())?;
         self.ca = certificates.as_ref().map(|c| c.ca.clone());
         self.other_ca = certificates.map(|c| c.other_ca);
+        self.clock.clone_from(&options.clock);
         if let Some(megabytes) = options.disk {
             self.disk = Some(Disk::hold(&self.root.path().join("disk"), data, megabytes)?);
         }
@@ -147,10 +152,15 @@ impl Server {
     fn run(&self) -> Result<Process> {
         let data = self.folder.join("data");
         let arguments = ["-D".as_ref(), data.as_os_str()];
-        let program = match &self.disk {
+        let mut program = match &self.disk {
             Some(disk) => disk.words(&self.programs, "postgres", &arguments),
             None => self.programs.words("postgres", &arguments),
         };
+        if let Some(clock) = &self.clock {
+            // Behind the words by which it becomes another user.
+            let at = program.len() - 1 - arguments.len();
+            program.splice(at..at, clock.words());
+        }
         Process::start(&self.folder, &self.log_file(), &program)
     }
 

@@ -11,6 +11,7 @@ use std::{
 
 pub mod board;
 pub mod secrets;
+pub mod server;
 pub mod sidecar;
 pub mod stub;
 pub mod worker;

@@ -2,8 +2,8 @@
 //!
 //! 1. It has the job's place and a digest, none of the token's numbers. The digest is made of them, of the nonce in the
 //!    owner's name and of the job's offset: it opens nothing but this job, and nobody can make it who has not read the row.
-//! 2. It goes to a child's standard input and nowhere else. `Debug` prints `[fence]`, there is no `Display`, and what a child
-//!    says goes through [`redacted`].
+//! 2. It goes to a child's standard input, or in a header to a handler on this machine, and nowhere else. `Debug` prints
+//!    `[fence]`, there is no `Display`, and what a handler says goes through [`redacted`].
 //!
 //! `store/postgres/schema/admit.sql` is the other side.
 
@@ -51,12 +51,12 @@ impl fmt::Debug for Pass {
     }
 }
 
-/// For one job under one claim.
-pub(crate) struct JobPass(Box<str>);
+/// For one job under one claim: what `keylane.admit` wants. Treat it as a password: `docs/postgres.md` says how far it may travel.
+pub struct JobPass(Box<str>);
 
 impl JobPass {
     /// The text. Whoever takes it says so on purpose.
-    pub(crate) fn reveal(&self) -> &str {
+    pub fn reveal(&self) -> &str {
         &self.0
     }
 }
@@ -68,7 +68,7 @@ impl fmt::Debug for JobPass {
 }
 
 /// The text with `[fence]` in place of every pass in it, also of one that was cut.
-pub(crate) fn redacted(text: &str) -> Cow<'_, str> {
+pub fn redacted(text: &str) -> Cow<'_, str> {
     let Some(mut at) = text.find(PREFIX) else { return text.into() };
     let (mut clean, mut rest) = (String::with_capacity(text.len()), text);
     loop {

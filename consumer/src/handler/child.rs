@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// A job as a child gets it: one JSON line, the newline included. `limit` is the time that it has.
-pub use line::job_line;
+pub use line::{job_line, printable};
 
 pub mod guard;
 mod line;
@@ -129,12 +129,26 @@ impl ChildHandler {
 impl<S: FencedStore> Handler<S> for ChildHandler {
     async fn run(&self, context: JobContext) -> Outcome<S> {
         match self.attempt(&context).await {
-            Ok(Answer::Done { result: None }) => Outcome::done(),
-            Ok(Answer::Done { result: Some(json) }) => Outcome::result(json),
-            Ok(Answer::Retry { reason, after }) => Outcome::Retry(Retry { reason: redacted(&reason).into(), after }),
-            Ok(Answer::Reject { reason }) => Outcome::reject(redacted(&reason)),
+            Ok(answer) => outcome(answer),
             Err(failure) => Outcome::retry(redacted(&failure.to_string())),
         }
+    }
+}
+
+fn outcome<S: FencedStore>(answer: Answer) -> Outcome<S> {
+    match answer {
+        Answer::Done { result: None } => Outcome::done(),
+        Answer::Done { result: Some(json) } => Outcome::result(json),
+        Answer::Retry { reason, after } => Outcome::Retry(Retry { reason: redacted(&reason).into(), after }),
+        Answer::Reject { reason } => Outcome::reject(redacted(&reason)),
+    }
+}
+
+/// An answer of this protocol that came another way. One that the protocol does not allow is tried again, as a child's is.
+pub fn outcome_of<S: FencedStore>(answer: &[u8], job: &keylane_producer::JobId) -> Outcome<S> {
+    match read_answer(answer.trim_ascii_end(), job) {
+        Ok(answer) => outcome(answer),
+        Err(wrong) => Outcome::retry(redacted(&wrong.to_string())),
     }
 }
 

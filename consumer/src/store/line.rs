@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use keylane_producer::{
-    Attempt, Job, JobId, JobKey, Offset, Partition, Record, StoredRecord, Timestamp, log::local::headers,
+    Attempt, Job, JobId, JobKey, Offset, Partition, PartitionCount, Record, StoredRecord, Timestamp,
+    log::local::headers, partition_of,
 };
 
 use crate::error::{Detail, Error};
@@ -130,4 +131,10 @@ pub(super) fn no_line(key: &JobKey) -> Error {
         Detail::new(format!("key '{key}' has no row in the store, and a worker holds it for stopped"))
             .remedy("start the worker again: it reads the stopped keys anew"),
     )
+}
+
+/// Places that the key had before it had this one: what waits there comes first.
+pub(super) fn earlier_places(key: &JobKey, former: &[u32], partition: Partition) -> Vec<Partition> {
+    let counts = former.iter().filter_map(|count| count.to_string().parse::<PartitionCount>().ok());
+    counts.map(|count| partition_of(key.as_bytes(), count)).take_while(|place| *place != partition).collect()
 }

@@ -131,7 +131,7 @@ impl PostgresStore {
     }
 
     fn wire(&self) -> Wire {
-        Wire::new(self.address.clone(), self.limits)
+        Wire::new(self.address.clone(), self.limits, self.rules.clone())
     }
 }
 

@@ -6,10 +6,12 @@
 //! | what changed under the store | what a reset does besides |
 //! |---|---|
 //! | the group began anew (its numbers are lower) | nothing: markers and stopped keys stay |
-//! | more partitions | makes rows for the new ones; jobs that were put where the old count says still run there |
+//! | more partitions | makes rows for the new ones; jobs that were put where the old count says still run there; newer jobs of a key that stands still wait in a line of their own, in its new place, until the older one is through |
 //! | a queue made anew, another cluster | forgets markers, stopped keys and suspects: its offsets begin again |
 
-use keylane_producer::{GroupName, QueueIdentity, Timestamp};
+use std::collections::HashSet;
+
+use keylane_producer::{GroupName, JobKey, Partition, QueueIdentity, Timestamp, partition_of};
 
 use super::identity::{Facts, former_counts};
 use crate::error::{Detail, Error};
@@ -38,6 +40,26 @@ pub struct Reset {
     pub forgets_progress: bool,
     /// Stopped keys that are forgotten with it.
     pub stopped_forgotten: u64,
+    /// Keys that stand still and whose newer jobs are put elsewhere now: these wait there.
+    pub moved: Vec<MovedKey>,
+}
+
+/// A key that stands still, and its place by the new count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MovedKey {
+    /// Which.
+    pub key: JobKey,
+    /// Where its line is.
+    pub from: Partition,
+    /// Where its newer jobs are put.
+    pub to: Partition,
+}
+
+impl MovedKey {
+    /// Why it stands still in its new place.
+    pub(super) fn reason(&self) -> String {
+        format!("its older jobs wait in partition {}: replay or drop these first", self.from)
+    }
 }
 
 /// One act of an operator, as it was written down.
@@ -56,11 +78,11 @@ pub struct Act {
 }
 
 impl Reset {
-    /// What a reset to this queue does. `stopped` counts the keys that stand still.
+    /// What a reset to this queue does. `stopped` are the keys that stand still.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the queue has fewer partitions than before.
-    pub(super) fn plan(pinned: &Facts, queue: &QueueIdentity, stopped: u64) -> Result<Self, Error> {
+    pub(super) fn plan(pinned: &Facts, queue: &QueueIdentity, stopped: &[(u32, Vec<u8>)]) -> Result<Self, Error> {
         let now = queue.partitions.0.get();
         if now < pinned.partitions {
             return Err(Error::Invalid(
@@ -79,12 +101,25 @@ impl Reset {
         ];
         let changed: Vec<_> = facts.into_iter().filter(|(_, was, is)| was != is).collect();
         let forgets_progress = changed.iter().any(|(fact, ..)| matches!(*fact, "cluster" | "incarnation"));
+        let mut moved = Vec::new();
+        for (from, key) in stopped.iter().filter(|_| !forgets_progress) {
+            let (from, to) = (Partition(*from), partition_of(key, queue.partitions));
+            if from != to {
+                let corrupt = |e| Error::Corrupt(Detail::new("a stopped key in the store is no key").because(e));
+                moved.push(MovedKey { key: JobKey::try_from(key.as_slice()).map_err(corrupt)?, from, to });
+            }
+        }
         Ok(Self {
             partitions: pinned.partitions,
             added: now - pinned.partitions,
             changed,
             forgets_progress,
-            stopped_forgotten: if forgets_progress { stopped } else { 0 },
+            stopped_forgotten: if forgets_progress {
+                stopped.iter().map(|(_, key)| key).collect::<HashSet<_>>().len() as u64
+            } else {
+                0
+            },
+            moved,
         })
     }
 

@@ -7,7 +7,7 @@ use keylane_consumer::{
     store::{NoteRead, Progress, RefusedWrites, StoppedKey},
     view::{self, Seen},
 };
-use keylane_producer::{GroupName, Log, Offset, Partition, QueueIdentity, Timestamp, log::Bounds};
+use keylane_producer::{GroupName, Log, Offset, Partition, QueueIdentity, Timestamp, log::Bounds, partition_of};
 use keylane_sidecar::{PartitionState, Snapshot};
 
 use crate::{broker, cli::Global, commands::queue::identity, exit::Failure, store::Store};
@@ -79,6 +79,9 @@ impl Eye {
             }
             picture.quarantined.extend((row.quarantined > 0).then_some((row.partition, row.quarantined)));
         }
+        // A key that stands still in two places: its older line first.
+        let count = self.queue.partitions;
+        picture.stopped.sort_by_key(|(partition, row)| partition_of(row.key.as_bytes(), count) == *partition);
         Ok(picture)
     }
 }

@@ -4,6 +4,7 @@ use std::{ffi::OsString, time::Duration};
 
 use keylane_consumer::{ShowKeys, WorkerSettings, handler::child::ChildSettings, store::StopRule};
 
+use super::url::{UrlHandler, UrlSettings};
 use crate::{
     cli::{Keys, Leaves, StoreUrl, WorkArgs, duration_text},
     exit::{Code, Failure},
@@ -68,7 +69,8 @@ fn rules(leaves: Leaves) -> &'static [StopRule] {
     }
 }
 
-pub(super) fn child(args: &WorkArgs, store: &StoreUrl) -> Result<ChildSettings, Failure> {
+/// Refuses to give a fence that no store has.
+fn may_have_fence(args: &WorkArgs, store: &StoreUrl) -> Result<(), Failure> {
     if args.fence_to_handler && !matches!(store, StoreUrl::Postgres(_)) {
         return Err(Failure::new(
             Code::Usage,
@@ -76,6 +78,24 @@ pub(super) fn child(args: &WorkArgs, store: &StoreUrl) -> Result<ChildSettings, 
         )
         .remedy("name it: --store postgres://USER@HOST/DATABASE; or return the effect as the job's result"));
     }
+    Ok(())
+}
+
+/// The server that runs the jobs, if one is named.
+pub(super) fn url(args: &WorkArgs, store: &StoreUrl) -> Result<Option<UrlHandler>, Failure> {
+    let Some(given) = &args.url else { return Ok(None) };
+    may_have_fence(args, store)?;
+    let settings = UrlSettings {
+        address: given.address("--url")?,
+        limit: args.job_timeout,
+        answer_cap: usize::try_from(args.answer_limit).unwrap_or(usize::MAX),
+        fence: args.fence_to_handler,
+    };
+    UrlHandler::new(settings).map(Some)
+}
+
+pub(super) fn child(args: &WorkArgs, store: &StoreUrl) -> Result<ChildSettings, Failure> {
+    may_have_fence(args, store)?;
     let mut child = ChildSettings::new(command(&args.exec)?, args.job_timeout);
     child.fence = args.fence_to_handler;
     child.answer_cap = usize::try_from(args.answer_limit).unwrap_or(usize::MAX);

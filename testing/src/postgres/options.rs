@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::clock::WrongClock;
 use crate::tls::Certificates;
 
 /// A server to start.
@@ -10,6 +11,7 @@ pub struct Options {
     settings: Vec<(String, String)>,
     pub(super) tls: bool,
     pub(super) disk: Option<u32>,
+    pub(super) clock: Option<WrongClock>,
 }
 
 impl Options {
@@ -31,6 +33,13 @@ impl Options {
     #[must_use]
     pub fn disk(mut self, megabytes: u32) -> Self {
         self.disk = Some(megabytes);
+        self
+    }
+
+    /// By this clock.
+    #[must_use]
+    pub fn clock(mut self, clock: &WrongClock) -> Self {
+        self.clock = Some(clock.clone());
         self
     }
 

@@ -30,8 +30,7 @@ pub fn job_line(context: &JobContext, limit: Duration) -> Vec<u8> {
 
 /// The same for a handler that passes the store's fence by itself.
 pub(super) fn fenced_job_line(context: &JobContext, limit: Duration) -> Vec<u8> {
-    let pass = context.pass.as_ref().map(|pass| pass.of_job(context.offset));
-    line(context, limit, pass.as_ref().map(JobPass::reveal))
+    line(context, limit, context.sensitive_fence().as_ref().map(JobPass::reveal))
 }
 
 fn line(context: &JobContext, limit: Duration, sensitive_fence: Option<&str>) -> Vec<u8> {
@@ -232,8 +231,8 @@ impl fmt::Display for ProtocolError {
     }
 }
 
-/// At most [`SEEN_LIMIT`] bytes and a mark where more was cut; control and hidden characters are escaped.
-pub(super) fn printable(bytes: &[u8]) -> String {
+/// As an error repeats it: at most 200 bytes, and a mark where more was cut; control and hidden characters are escaped.
+pub fn printable(bytes: &[u8]) -> String {
     let mut text = String::new();
     for c in String::from_utf8_lossy(&bytes[..bytes.len().min(SEEN_LIMIT)]).chars() {
         let hidden = c.is_control()

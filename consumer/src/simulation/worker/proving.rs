@@ -64,8 +64,10 @@ impl World {
         match answer {
             Some(Ok(())) => {
                 // The group has it, whichever tenure it was sent in.
-                for (partition, offset) in &commit.offsets {
-                    if let Some(part) = self.workers[worker].parts.get_mut(partition) {
+                let only_its_own = self.without == Without::GroupsWord;
+                for ((partition, offset), tenure) in commit.offsets.iter().zip(&commit.tenures) {
+                    let part = self.workers[worker].parts.get_mut(partition);
+                    if let Some(part) = part.filter(|part| !only_its_own || part.tenure == *tenure) {
                         part.committed = part.committed.max(Some(*offset));
                     }
                 }

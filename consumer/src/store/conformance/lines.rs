@@ -11,6 +11,13 @@ use super::{
     queue, stop, then_fail,
 };
 use crate::store::{LineAct, LineOrder, StoppedKey};
+#[cfg(test)]
+use crate::{
+    fence::Fence,
+    store::{MovedKey, Reset, conformance::candidate},
+};
+#[cfg(test)]
+use keylane_producer::{Partition, QueueIdentity, partition_of};
 
 pub fn a_line_keeps_its_jobs_as_they_were<P: Place>() {
     let rig = Rig::<P>::new();
@@ -173,6 +180,53 @@ pub fn a_job_of_a_line_that_ran_stays_suspected<P: Place>() {
     b.write(vec![rig.job("k", 0)]).unwrap();
     b.write(vec![rig.job("other", 3)]).unwrap();
     assert_eq!(rig.claim("c", 3, P0).claimed.suspects, []);
+}
+
+/// Needs an adapter's own reset to a queue of more partitions.
+#[cfg(test)]
+pub(crate) fn newer_jobs_of_a_parked_key_wait_in_its_new_place<P: Place>(
+    rig: &Rig<P>,
+    reset: impl Fn(&QueueIdentity) -> Reset,
+) {
+    let grown = QueueIdentity { partitions: "6".parse().unwrap(), ..queue() };
+    let place = |key: &str, of: &QueueIdentity| partition_of(key.as_bytes(), of.partitions);
+    let mut names = (0..).map(|n| format!("key-{n}"));
+    let name = names.find(|key| place(key, &queue()) == P0 && place(key, &grown) != P0).unwrap();
+    let (home, k) = (place(&name, &grown), key(&name));
+    let mut old = rig.claim("a", 1, P0);
+    assert_eq!(letters(&old.write(vec![job(&name, 0, stop("x")), park(&name, 1)]).unwrap()), "sp");
+    let done = reset(&grown);
+    assert_eq!(done.moved, [MovedKey { key: k.clone(), from: P0, to: home }]);
+    assert_eq!(reset(&grown).moved.len(), 1, "said again it is the same");
+
+    let holder = |generation, partition| {
+        let mut session = rig.place.store().open(&grown, &group()).unwrap();
+        let claimed = session.claim(&candidate("b", generation, partition)).unwrap();
+        let fence = Fence::raise(partition, claimed.token, rig.lease.clone());
+        Holder { session, fence, claimed }
+    };
+    let (mut before, mut after) = (holder(1, P0), holder(1, home));
+    assert_eq!(before.claimed.stopped.len(), 1, "the older line is where it was");
+    assert_eq!(after.claimed.stopped[0].key, k, "and its new owner knows that the key stands still");
+    assert_eq!(letters(&after.write(vec![park(&name, 0)]).unwrap()), "p");
+
+    let row = |of: &mut Holder<P::Store>, at: Partition| {
+        let overview = of.session.overview().unwrap();
+        overview.into_iter().find(|row| row.partition == at).unwrap().stopped.remove(0)
+    };
+    let newer = row(&mut after, home);
+    let order = |partition, seen: &StoppedKey, act| LineOrder { partition, ..order(seen, act) };
+    for act in [LineAct::Replay, LineAct::Drop] {
+        assert!(!after.session.act_on_line(&order(home, &newer, act)).unwrap(), "the older line comes first");
+    }
+    let older = row(&mut before, P0);
+    assert!(before.session.act_on_line(&order(P0, &older, LineAct::Replay)).unwrap());
+    assert_eq!(letters(&before.write(vec![rig.job(&name, 0)]).unwrap()), "a");
+    assert!(!after.session.act_on_line(&order(home, &newer, LineAct::Replay)).unwrap(), "it is not through yet");
+    assert_eq!(letters(&before.write(vec![rig.job(&name, 1)]).unwrap()), "a");
+    assert!(after.session.act_on_line(&order(home, &newer, LineAct::Replay)).unwrap());
+    assert_eq!(letters(&after.write(vec![rig.job(&name, 0)]).unwrap()), "a");
+    assert_eq!(rig.place.told().len(), 3);
 }
 
 fn park<S: FencedStore>(key: &str, offset: u64) -> JobWrite<S> {

@@ -17,9 +17,10 @@ use super::{
     PostgresSession, count,
     fault::{SqlError, cannot},
     int,
+    markers::{Found, Reach},
     rules::Rules,
     scope::Scope,
-    wire::{Param, Transaction},
+    wire::{Param, Transaction, Wire},
 };
 use crate::{
     error::Error,
@@ -103,23 +104,54 @@ pub(super) fn unknown(session: &mut PostgresSession, claims: &[Arc<Fence>]) -> R
     Ok(stale.into_iter().map(|at| Arc::clone(&claims[at])).collect())
 }
 
+/// Begins a write whose claims are settled: [`stale`] under a shared lock and [`Reach::read`], in one round trip with BEGIN. `reach`
+/// has the partitions of `claims`, in their order.
+pub(super) fn enter<'w>(
+    wire: &'w mut Wire,
+    scope: &Scope,
+    claims: &[(usize, Partition, FenceToken)],
+    reach: &Reach,
+    doing: &str,
+) -> Result<(Transaction<'w>, Vec<usize>, Found), Error> {
+    let sql = "SELECT kind, part, first, last FROM keylane.enter($1, $2, $3, $4, $5, $6, $7, $8)";
+    let [epochs, gens, numbers] = columns(claims);
+    let [id, parts, marks, lows, highs] = reach.params(scope);
+    let of = Type::INT8_ARRAY;
+    let params: [Param<'_>; 8] =
+        [id, parts, (&epochs, of.clone()), (&gens, of.clone()), (&numbers, of), marks, lows, highs];
+    let (tx, rows) = wire.begin_asking("", (sql, &params), doing)?;
+    let found = Found::of(&rows);
+    Ok((tx, beside(claims, &found.holds), found))
+}
+
+/// Epochs, generations and claim numbers.
+fn columns(claims: &[(usize, Partition, FenceToken)]) -> [Vec<i64>; 3] {
+    let column = |of: fn(&FenceToken) -> u64| claims.iter().map(|(_, _, token)| int(of(token))).collect();
+    [column(|token| token.epoch), column(|token| token.generation.get()), column(|token| token.claim)]
+}
+
 fn holding(
     tx: &mut Transaction<'_>,
     scope: &Scope,
     claims: &[(usize, Partition, FenceToken)],
     sql: &str,
 ) -> Result<Vec<usize>, SqlError> {
-    let column = |of: fn(&FenceToken) -> u64| claims.iter().map(|(_, _, token)| int(of(token))).collect::<Vec<i64>>();
     let parts: Vec<i32> = claims.iter().map(|(_, partition, _)| count(partition.0)).collect();
+    let [epochs, gens, numbers] = columns(claims);
+    let of = Type::INT8_ARRAY;
     let params: [Param<'_>; 5] = [
         (&scope.id, Type::INT8),
         (&parts, Type::INT4_ARRAY),
-        (&column(|token| token.epoch), Type::INT8_ARRAY),
-        (&column(|token| token.generation.get()), Type::INT8_ARRAY),
-        (&column(|token| token.claim), Type::INT8_ARRAY),
+        (&epochs, of.clone()),
+        (&gens, of.clone()),
+        (&numbers, of),
     ];
     let rows = tx.query(sql, &params)?;
-    let holds: HashSet<i64> = rows.iter().map(|row| row.get(0)).collect();
+    Ok(beside(claims, &rows.iter().map(|row| row.get(0)).collect()))
+}
+
+/// Those of the claims that are not among these places.
+fn beside(claims: &[(usize, Partition, FenceToken)], holds: &HashSet<i64>) -> Vec<usize> {
     let stands = |place: usize| i64::try_from(place + 1).is_ok_and(|at| holds.contains(&at));
-    Ok(claims.iter().enumerate().filter(|(place, _)| !stands(*place)).map(|(_, (at, ..))| *at).collect())
+    claims.iter().enumerate().filter(|(place, _)| !stands(*place)).map(|(_, (at, ..))| *at).collect()
 }

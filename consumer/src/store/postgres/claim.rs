@@ -31,10 +31,8 @@ pub(super) fn claim(session: &mut PostgresSession, candidate: &Candidate) -> Res
     if rules.intends() {
         intend(wire, scope, candidate, &doing)?;
     }
-    let mut tx = wire.begin(&doing)?;
-    // It waits for many writers, each for a short time: the limit of the statement holds, none for one lock.
-    tx.wire().ahead("SET LOCAL lock_timeout = 0");
-    let row = FenceRow::lock(&mut tx, scope, partition).map_err(&sql)?.ok_or_else(|| missing(partition))?;
+    let (mut tx, row) = FenceRow::lock(wire, scope, partition, &doing)?;
+    let row = row.ok_or_else(|| missing(partition))?;
     let again = row.decide(candidate, scope, rules).map_err(ClaimError::Refused)?;
     let clean = if again { row.clean } else { row.handed_over };
     if !again && !clean {
@@ -67,17 +65,13 @@ pub(super) fn claim(session: &mut PostgresSession, candidate: &Candidate) -> Res
 
 /// The first transaction. A claimant that is older than what was asked for already changes nothing.
 fn intend(wire: &mut Wire, scope: &Scope, candidate: &Candidate, doing: &str) -> Result<(), Error> {
-    let mut tx = wire.begin(doing)?;
-    let sql = "UPDATE keylane.fence_intent SET epoch = $3, gen = $4
-               WHERE scope = $1 AND part = $2 AND (epoch, gen) < ($3, $4)";
-    let params: [Param<'_>; 4] = [
-        (&scope.id, Type::INT8),
-        (&count(candidate.partition.0), Type::INT4),
-        (&scope.epoch, Type::INT8),
-        (&int(candidate.generation.get()), Type::INT8),
-    ];
-    tx.execute(sql, &params).map_err(cannot(doing))?;
-    tx.commit().map_err(cannot(doing))
+    let (id, part) = (scope.id, count(candidate.partition.0));
+    let (epoch, generation) = (scope.epoch, int(candidate.generation.get()));
+    let words = format!(
+        "UPDATE keylane.fence_intent SET epoch = {epoch}, gen = {generation}
+         WHERE scope = {id} AND part = {part} AND (epoch, gen) < ({epoch}, {generation})"
+    );
+    wire.say_alone(&words, doing)
 }
 
 /// The row as the claimant finds it.
@@ -94,12 +88,21 @@ struct FenceRow {
 }
 
 impl FenceRow {
-    fn lock(tx: &mut Transaction<'_>, scope: &Scope, partition: Partition) -> Result<Option<Self>, SqlError> {
+    /// Begins the second transaction.
+    fn lock<'w>(
+        wire: &'w mut Wire,
+        scope: &Scope,
+        partition: Partition,
+        doing: &str,
+    ) -> Result<(Transaction<'w>, Option<Self>), Error> {
+        // It waits for many writers, each for a short time: the limit of the statement holds, none for one lock.
+        let settings = "; SET LOCAL lock_timeout = 0";
         let sql = "SELECT f.epoch, f.gen, f.owner, f.claim, f.closed, f.clean, f.handed_over, i.epoch, i.gen
                    FROM keylane.fence AS f JOIN keylane.fence_intent AS i USING (scope, part)
                    WHERE f.scope = $1 AND f.part = $2 FOR UPDATE OF f";
-        let rows = tx.query(sql, &[(&scope.id, Type::INT8), (&count(partition.0), Type::INT4)])?;
-        Ok(rows.first().map(|row| Self {
+        let params: [Param<'_>; 2] = [(&scope.id, Type::INT8), (&count(partition.0), Type::INT4)];
+        let (tx, rows) = wire.begin_asking(settings, (sql, &params), doing)?;
+        let row = rows.first().map(|row| Self {
             epoch: row.get(0),
             generation: row.get(1),
             owner: row.get(2),
@@ -108,7 +111,8 @@ impl FenceRow {
             clean: row.get(5),
             handed_over: row.get(6),
             announced: (row.get(7), row.get(8)),
-        }))
+        });
+        Ok((tx, row))
     }
 
     /// Whether the row is this candidate's to take, and if so whether it has taken it before: then the answer was lost.

@@ -1,7 +1,7 @@
 //! Which offsets are done, as rows of ranges. Read in the transaction of every write, never from a cache: the outcome of an
 //! earlier write may be unknown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use keylane_producer::Partition;
 use tokio_postgres::{Row, types::Type};
@@ -61,6 +61,30 @@ pub(super) struct Found {
     pub(super) admitted: Admitted,
     /// Whether any job is suspected there.
     pub(super) suspected: bool,
+    /// The places of claims that hold, where that was asked too.
+    pub(super) holds: HashSet<i64>,
+}
+
+impl Found {
+    /// Of rows of `keylane.reach` or `keylane.enter`.
+    pub(super) fn of(rows: &[Row]) -> Self {
+        const MARKER: i32 = 0;
+        const ADMITTED: i32 = 1;
+        const SUSPECTED: i32 = 2;
+        const HOLDS: i32 = 3;
+        let mut found = Self::default();
+        for row in rows {
+            let (part, (first, last)) = (row.get::<_, i32>(1).unsigned_abs(), range(row, 2));
+            match row.get(0) {
+                MARKER => drop(found.markers.entry(part).or_default().insert(first, last)),
+                ADMITTED => found.admitted.add(part, first),
+                SUSPECTED => found.suspected = true,
+                HOLDS => found.holds.extend(i64::try_from(first)),
+                kind => unreachable!("our own calls return no rows of kind {kind}"),
+            }
+        }
+        found
+    }
 }
 
 /// The partitions of a write: where each may touch markers.
@@ -82,29 +106,21 @@ impl Reach {
         self.highs.push(int(high.saturating_add(1)));
     }
 
-    /// The ranges that the write can change: those that begin below or at the watermark, which are joined to one, and those
-    /// that hold or touch an offset of the span. And what handlers did by themselves up to there.
-    pub(super) fn read(&self, tx: &mut Transaction<'_>, scope: &Scope) -> Result<Found, SqlError> {
-        const MARKER: i32 = 0;
-        const ADMITTED: i32 = 1;
-        let sql = "SELECT kind, part, first, last FROM keylane.reach($1, $2, $3, $4, $5)";
-        let params: [Param<'_>; 5] = [
+    pub(super) fn params<'p>(&'p self, scope: &'p Scope) -> [Param<'p>; 5] {
+        [
             (&scope.id, Type::INT8),
             (&self.parts, Type::INT4_ARRAY),
             (&self.marks, Type::INT8_ARRAY),
             (&self.lows, Type::INT8_ARRAY),
             (&self.highs, Type::INT8_ARRAY),
-        ];
-        let mut found = Found::default();
-        for row in &tx.query(sql, &params)? {
-            let (part, (first, last)) = (row.get::<_, i32>(1).unsigned_abs(), range(row, 2));
-            match row.get(0) {
-                MARKER => drop(found.markers.entry(part).or_default().insert(first, last)),
-                ADMITTED => found.admitted.add(part, first),
-                _ => found.suspected = true,
-            }
-        }
-        Ok(found)
+        ]
+    }
+
+    /// The ranges that the write can change: those that begin below or at the watermark, which are joined to one, and those
+    /// that hold or touch an offset of the span. And what handlers did by themselves up to there.
+    pub(super) fn read(&self, tx: &mut Transaction<'_>, scope: &Scope) -> Result<Found, SqlError> {
+        let sql = "SELECT kind, part, first, last FROM keylane.reach($1, $2, $3, $4, $5)";
+        Ok(Found::of(&tx.query(sql, &self.params(scope))?))
     }
 }
 
@@ -159,9 +175,24 @@ impl Change {
 
     /// Writes it, if every row is still as it was read. It is, unless another write of the same owner was still under way.
     pub(super) fn write(&self, tx: &mut Transaction<'_>, scope: &Scope) -> Result<(), Error> {
-        const DOING: &str = "cannot write to the store";
         let sql = "SELECT keylane.mark($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
-        let params: [Param<'_>; 11] = [
+        let expected = self.gone.parts.len() + self.longer.parts.len() + self.new.parts.len();
+        match tx.query(sql, &self.params(scope)) {
+            Ok(rows) if usize::try_from(rows[0].get::<_, i64>(0)) == Ok(expected) => Ok(()),
+            Ok(_) => Err(moved()),
+            Err(fault) => Err(unmarked(fault)),
+        }
+    }
+
+    /// The same and COMMIT, in one round trip. The outer error is the markers', and nothing was committed; the inner one that of
+    /// the COMMIT.
+    pub(super) fn commit(&self, tx: Transaction<'_>, scope: &Scope) -> Result<Result<(), SqlError>, Error> {
+        let sql = "SELECT keylane.finish($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+        tx.commit_behind(sql, &self.params(scope)).map_err(unmarked)
+    }
+
+    fn params<'p>(&'p self, scope: &'p Scope) -> [Param<'p>; 11] {
+        [
             (&scope.id, Type::INT8),
             (&self.gone.parts, Type::INT4_ARRAY),
             (&self.gone.firsts, Type::INT8_ARRAY),
@@ -173,19 +204,18 @@ impl Change {
             (&self.new.parts, Type::INT4_ARRAY),
             (&self.new.firsts, Type::INT8_ARRAY),
             (&self.new.lasts, Type::INT8_ARRAY),
-        ];
-        let expected = self.gone.parts.len() + self.longer.parts.len() + self.new.parts.len();
-        let moved = || {
-            let detail = Detail::new("the markers changed while they were written");
-            Error::Unavailable(detail.remedy("another write of this owner was still under way; it is tried again"))
-        };
-        match tx.query(sql, &params) {
-            Ok(rows) if usize::try_from(rows[0].get::<_, i64>(0)) == Ok(expected) => Ok(()),
-            Ok(_) => Err(moved()),
-            Err(fault) if fault.kind() == Kind::Data => Err(moved()),
-            Err(fault) => Err(cannot(DOING)(fault)),
-        }
+        ]
     }
+}
+
+fn unmarked(fault: SqlError) -> Error {
+    // A row is there already: it came after the look.
+    if fault.kind() == Kind::Data { moved() } else { cannot("cannot write to the store")(fault) }
+}
+
+fn moved() -> Error {
+    let detail = Detail::new("the markers changed while they were written");
+    Error::Unavailable(detail.remedy("another write of this owner was still under way; it is tried again"))
 }
 
 /// A job that is done is suspected no more; one in a line may run again.

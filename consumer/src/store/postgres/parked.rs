@@ -15,7 +15,10 @@ use super::{
 };
 use crate::{
     error::{Detail, Error},
-    store::{JobWrite, Line, LineAct, LineOrder, ParkedJob, Write, line::Columns},
+    store::{
+        JobWrite, Line, LineAct, LineOrder, ParkedJob, Write,
+        line::{Columns, earlier_places},
+    },
 };
 
 /// How many jobs the lines of the partition hold.
@@ -197,6 +200,14 @@ fn carry_out(tx: &mut Transaction<'_>, scope: &Scope, order: &LineOrder) -> Resu
     // What was released is its owner's: that one may be running it.
     if !is_as_read || released {
         return Ok(false);
+    }
+    // Its older jobs wait where an earlier count put them.
+    let older = "SELECT 1 FROM keylane.stopped WHERE scope = $1 AND part = $2 AND key = $3";
+    for place in earlier_places(&order.key, &scope.former, order.partition) {
+        let place: [Param<'_>; 3] = [(&scope.id, Type::INT8), (&count(place.0), Type::INT4), (&bytes, Type::BYTEA)];
+        if !tx.query(older, &place)?.is_empty() {
+            return Ok(false);
+        }
     }
     if order.act == LineAct::Drop {
         // Up to the last that was read: one that its owner puts there meanwhile stays.

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     error::Error,
     store::{
+        StopRule,
         identity::Facts,
         reset::{Act, Reset, ResetOrder, nothing_to_reset},
     },
@@ -34,7 +35,7 @@ impl PostgresStore {
         let mut tx = wire.begin(&doing)?;
         let (scope, pinned) =
             pinned(&mut tx, queue, group).map_err(&sql)?.ok_or_else(|| nothing_to_reset(queue, group))?;
-        let reset = Reset::plan(&pinned, queue, stopped_keys(&mut tx, scope).map_err(&sql)?)?;
+        let reset = Reset::plan(&pinned, queue, &stopped_keys(&mut tx, scope).map_err(&sql)?)?;
         if !order.dry_run {
             carry_out(&mut tx, scope, &pinned, queue, &reset, order).map_err(&sql)?;
             tx.commit().map_err(&sql)?;
@@ -80,9 +81,10 @@ fn pinned(
     Ok(tx.query(sql, &name)?.first().map(|row| (row.get("scope"), facts(row))))
 }
 
-fn stopped_keys(tx: &mut Transaction<'_>, scope: i64) -> Result<u64, SqlError> {
-    let rows = tx.query("SELECT count(*) FROM keylane.stopped WHERE scope = $1", &[(&scope, Type::INT8)])?;
-    Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0).unsigned_abs()))
+fn stopped_keys(tx: &mut Transaction<'_>, scope: i64) -> Result<Vec<(u32, Vec<u8>)>, SqlError> {
+    let sql = "SELECT part, key FROM keylane.stopped WHERE scope = $1 ORDER BY part, key";
+    let rows = tx.query(sql, &[(&scope, Type::INT8)])?;
+    Ok(rows.iter().map(|row| (row.get::<_, i32>(0).cast_unsigned(), row.get(1))).collect())
 }
 
 fn carry_out(
@@ -124,6 +126,20 @@ fn carry_out(
              SELECT scope, part, epoch FROM keylane.scope, generate_series($2::int, $3::int - 1) AS part WHERE scope = $1"
         );
         tx.execute(&sql, &added)?;
+    }
+    for moved in &reset.moved {
+        tx.execute("UPDATE keylane.scope SET versions = versions + 1 WHERE scope = $1", &here)?;
+        let sql = "INSERT INTO keylane.stopped (scope, part, key, \"offset\", job_id, attempts, rule, reason, since, version, released)
+                   SELECT scope, $2, $3, 0, '', 0, $4, $5, now(), versions, false FROM keylane.scope WHERE scope = $1
+                   ON CONFLICT DO NOTHING";
+        let params: [Param<'_>; 5] = [
+            (&scope, Type::INT8),
+            (&count(moved.to.0), Type::INT4),
+            (&moved.key.as_bytes(), Type::BYTEA),
+            (&StopRule::Paused.as_str(), Type::TEXT),
+            (&moved.reason(), Type::TEXT),
+        ];
+        tx.execute(sql, &params)?;
     }
     let sql = "INSERT INTO keylane.audit (queue, group_name, who, act, why, detail)
                SELECT queue, group_name, $2, 'fence reset', $3, $4 FROM keylane.scope WHERE scope = $1";

@@ -74,6 +74,38 @@ impl Rules {
         true
     }
 
+    /// The wrong isolation: what the database or the role has as its default.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "nothing but a test can change this rule"))]
+    pub(super) fn says_isolation(&self) -> bool {
+        #[cfg(test)]
+        return !self.twin.leaves_isolation;
+        #[cfg(not(test))]
+        true
+    }
+
+    /// The wrong act of a person: beside a write of the owner that is under way.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "nothing but a test can change this rule"))]
+    pub(super) fn holds_up_owners(&self) -> bool {
+        #[cfg(test)]
+        return !self.twin.acts_beside_owners;
+        #[cfg(not(test))]
+        true
+    }
+
+    /// The wrong word for a standby: a fault that no waiting ends.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "nothing but a test can change this rule"))]
+    pub(super) fn knows_standbys(&self) -> bool {
+        #[cfg(test)]
+        return !self.twin.knows_no_standby;
+        #[cfg(not(test))]
+        true
+    }
+
+    /// All rules of a write stand.
+    pub(super) fn are_whole(&self) -> bool {
+        self.row && self.intends() && self.heeds_timelines() && !self.looks_outside()
+    }
+
     /// Where a test stops a writer whose fence was checked and who has written nothing yet.
     #[cfg_attr(not(test), expect(clippy::unused_self, reason = "nothing but a test stops here"))]
     pub(super) fn checked(&self) {

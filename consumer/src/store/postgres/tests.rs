@@ -22,6 +22,7 @@ use crate::{
 mod admit;
 mod announced;
 mod away;
+mod clock;
 mod cut;
 mod failing;
 mod failover;
@@ -29,6 +30,7 @@ mod frozen;
 mod full;
 mod guards;
 mod idle;
+mod isolation;
 mod locks;
 mod opening;
 mod reset;
@@ -36,6 +38,7 @@ mod restarts;
 mod roles;
 mod scene;
 mod secured;
+mod steps;
 mod storm;
 mod twins;
 mod ways;
@@ -49,11 +52,17 @@ pub(in crate::store) struct Twin {
     pub(in crate::store) does_not_intend: bool,
     pub(in crate::store) does_not_settle: bool,
     pub(in crate::store) ignores_timelines: bool,
+    pub(in crate::store) leaves_isolation: bool,
+    pub(in crate::store) acts_beside_owners: bool,
+    pub(in crate::store) knows_no_standby: bool,
     pub(in crate::store) checked: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 /// How a server is reached.
 pub(super) trait Way {
+    /// Said once in each new database; `DATABASE_NAME` stands for its name.
+    const SETTINGS: &str = "";
+
     fn url(database: &str) -> String;
 }
 
@@ -139,7 +148,11 @@ impl<W: Way> Place for Database<W> {
     type Store = PostgresStore;
 
     fn fresh() -> Self {
-        Self::on(shared(), W::url)
+        let place = Self::on(shared(), W::url);
+        if !W::SETTINGS.is_empty() {
+            place.sql(&W::SETTINGS.replace("DATABASE_NAME", &place.name));
+        }
+        place
     }
 
     fn store(&self) -> PostgresStore {
@@ -244,4 +257,8 @@ mod port {
 
 mod pooled {
     crate::store_conformance!(super::Database<super::Pooled>);
+}
+
+mod strict {
+    crate::store_conformance!(super::Database<super::isolation::Strict>);
 }

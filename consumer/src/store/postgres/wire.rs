@@ -18,6 +18,7 @@ use tokio_postgres::{
 use super::{
     address::PostgresAddress,
     fault::{SqlError, at_begin, cannot},
+    rules::Rules,
 };
 use crate::error::{Detail, Error};
 
@@ -44,6 +45,12 @@ impl Default for Limits {
     }
 }
 
+/// Said by each transaction itself: what a database or role has as its default does not matter.
+const WRITES: &str = "ISOLATION LEVEL READ COMMITTED READ WRITE";
+
+/// A COMMIT of a transaction that has failed is answered as if all were well; the SELECT before it is not.
+const COMMIT: &str = "SELECT 1; COMMIT";
+
 /// A parameter and its type: with it a statement needs no preparation, so one round trip and no name.
 pub(super) type Param<'p> = (&'p (dyn ToSql + Sync), Type);
 
@@ -54,6 +61,7 @@ pub(super) struct Wire {
     link: Option<Link>,
     /// Sent before the next statement, without waiting for its answer in between.
     ahead: String,
+    rules: Rules,
 }
 
 /// A connection that is there. Dropped, its socket is closed with the runtime that drove it.
@@ -63,8 +71,8 @@ struct Link {
 }
 
 impl Wire {
-    pub(super) fn new(address: Arc<PostgresAddress>, limits: Limits) -> Self {
-        Self { address, limits, link: None, ahead: String::new() }
+    pub(super) fn new(address: Arc<PostgresAddress>, limits: Limits, rules: Rules) -> Self {
+        Self { address, limits, link: None, ahead: String::new(), rules }
     }
 
     /// Connects now, so that a wrong password or host is told at once.
@@ -88,25 +96,64 @@ impl Wire {
         Ok(Link { client, runtime })
     }
 
+    fn writes(&self) -> &'static str {
+        if self.rules.says_isolation() { WRITES } else { "READ WRITE" }
+    }
+
     /// Begins a transaction that writes.
     pub(super) fn begin(&mut self, doing: &str) -> Result<Transaction<'_>, Error> {
-        self.begin_as("READ COMMITTED READ WRITE", doing)
+        self.begin_as(self.writes(), doing)
     }
 
     /// Begins one that only reads, and sees one picture throughout.
     pub(super) fn begin_picture(&mut self, doing: &str) -> Result<Transaction<'_>, Error> {
-        self.begin_as("REPEATABLE READ READ ONLY", doing)
+        self.begin_as("ISOLATION LEVEL REPEATABLE READ READ ONLY", doing)
     }
 
-    fn begin_as(&mut self, mode: &str, doing: &str) -> Result<Transaction<'_>, Error> {
+    /// Begins a transaction that writes, and asks this in it, in one round trip. It must change nothing: if the database
+    /// refuses the BEGIN, it runs outside of any transaction.
+    pub(super) fn begin_asking(
+        &mut self,
+        settings: &str,
+        (sql, params): (&str, &[Param<'_>]),
+        doing: &str,
+    ) -> Result<(Transaction<'_>, Vec<Row>), Error> {
+        let words = format!("{}{settings}", self.begin_words(self.writes()));
+        self.ahead.clear();
+        let was_connected = self.link.is_some();
+        self.connect()?;
+        let answer = match self.say_begin_and_ask(&words, sql, params) {
+            // As with a BEGIN alone.
+            Err(fault) if was_connected && fault.ends_the_connection() => {
+                self.connect()?;
+                self.say_begin_and_ask(&words, sql, params)
+            }
+            other => other,
+        };
+        let tx = Transaction { wire: self, open: true };
+        let rows = answer.map_err(cannot(doing))?;
+        Ok((tx, rows))
+    }
+
+    fn say_begin_and_ask(&mut self, words: &str, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, SqlError> {
+        self.ahead(words);
+        let answer = self.ask(async |client| client.query_typed(sql, params).await);
+        self.at_begin(answer)
+    }
+
+    fn begin_words(&self, mode: &str) -> String {
         let Limits { statement, lock, idle, .. } = &self.limits;
-        let words = format!(
-            "BEGIN ISOLATION LEVEL {mode}; SET LOCAL statement_timeout = {}; SET LOCAL lock_timeout = {}; \
+        format!(
+            "BEGIN {mode}; SET LOCAL statement_timeout = {}; SET LOCAL lock_timeout = {}; \
              SET LOCAL idle_in_transaction_session_timeout = {}",
             statement.as_millis(),
             lock.as_millis(),
             idle.as_millis()
-        );
+        )
+    }
+
+    fn begin_as(&mut self, mode: &str, doing: &str) -> Result<Transaction<'_>, Error> {
+        let words = self.begin_words(mode);
         self.ahead.clear();
         let was_connected = self.link.is_some();
         self.connect()?;
@@ -122,12 +169,34 @@ impl Wire {
     }
 
     fn say_begin(&mut self, words: &str) -> Result<(), SqlError> {
-        self.ask(async |client| client.batch_execute(words).await).map_err(at_begin).inspect_err(|fault| {
+        let answer = self.ask(async |client| client.batch_execute(words).await);
+        self.at_begin(answer)
+    }
+
+    fn at_begin<T>(&mut self, answer: Result<T, SqlError>) -> Result<T, SqlError> {
+        answer.map_err(|fault| if self.rules.knows_standbys() { at_begin(fault) } else { fault }).inspect_err(|fault| {
             if matches!(fault, SqlError::Standby) {
                 // Another host may be the primary now.
                 self.link = None;
             }
         })
+    }
+
+    /// A whole transaction of these statements, in one round trip. It may be said twice.
+    pub(super) fn say_alone(&mut self, words: &str, doing: &str) -> Result<(), Error> {
+        let words = format!("{}; {words}; COMMIT", self.begin_words(self.writes()));
+        self.ahead.clear();
+        let was_connected = self.link.is_some();
+        self.connect()?;
+        let answer = match self.say_begin(&words) {
+            Err(fault) if was_connected && fault.ends_the_connection() => {
+                self.connect()?;
+                self.say_begin(&words)
+            }
+            other => other,
+        };
+        drop(Transaction { wire: self, open: answer.is_err() });
+        answer.map_err(cannot(doing))
     }
 
     /// Sends these statements ahead of the next one: they cost no round trip of their own.
@@ -193,6 +262,10 @@ impl Transaction<'_> {
         self.wire
     }
 
+    pub(super) fn rules(&self) -> &Rules {
+        &self.wire.rules
+    }
+
     pub(super) fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, SqlError> {
         self.wire.ask(async |client| client.query_typed(sql, params).await)
     }
@@ -209,8 +282,26 @@ impl Transaction<'_> {
     /// Ends it. On an error it is not known whether it was committed, unless the database said why not.
     pub(super) fn commit(mut self) -> Result<(), SqlError> {
         self.open = false;
-        // A COMMIT of a transaction that has failed is answered as if all were well; the SELECT before it is not.
-        self.say("SELECT 1; COMMIT").inspect_err(|_| self.open = true)
+        self.say(COMMIT).inspect_err(|_| self.open = true)
+    }
+
+    /// Ends it behind a last statement, in one round trip: if the database refuses the statement, it does not commit. The
+    /// outer error is the statement's; the inner one as [`Transaction::commit`]'s.
+    pub(super) fn commit_behind(mut self, sql: &str, params: &[Param<'_>]) -> Result<Result<(), SqlError>, SqlError> {
+        let mut refused = false;
+        self.open = false;
+        let outcome = self.wire.ask(async |client| {
+            // In this order, as with what is sent ahead.
+            let both = futures_util::future::join(client.query_typed(sql, params), client.batch_execute(COMMIT));
+            let (statement, commit) = both.await;
+            refused = statement.is_err();
+            statement.and(commit)
+        });
+        self.open = outcome.is_err();
+        match outcome {
+            Err(fault) if refused => Err(fault),
+            outcome => Ok(outcome),
+        }
     }
 }
 

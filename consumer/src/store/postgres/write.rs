@@ -1,9 +1,10 @@
 //! The fenced write: many finished jobs in one transaction, none of them under a token that the row does not hold.
 //!
-//! 1. The local fences are looked at before BEGIN and again right before COMMIT; the rows in between, under a lock, outside
+//! 1. The local fences are looked at before BEGIN and again right before the markers and COMMIT; the rows in between, under a lock, outside
 //!    of any savepoint. If a fence fails at the end, all is rolled back and done again without that partition.
 //! 2. What is done is read from the markers in this transaction, so a write whose outcome was unknown applies once.
-//! 3. All that needs no code of the user's is one statement for the whole batch: the check, the markers, the results.
+//! 3. All that needs no code of the user's is one statement for the whole batch: the check, the markers, the results. BEGIN goes
+//!    with the check, and COMMIT with the markers, so a write takes two round trips and those of its effects.
 //! 4. An error leaves the batch whole.
 
 use std::{
@@ -112,8 +113,14 @@ fn attempt(
         Lock::Alone if !rules.settles() => Lock::Shared,
         lock => lock,
     };
-    let mut tx = wire.begin(DOING)?;
-    let stale = if rules.row { check::stale(&mut tx, scope, &claims, lock, rules).map_err(&sql)? } else { Vec::new() };
+    let (mut tx, stale, mut found) = if lock == Lock::Shared && rules.are_whole() {
+        let (tx, stale, found) = check::enter(wire, scope, &claims, &reach(batch, plan, span), DOING)?;
+        (tx, stale, Some(found))
+    } else {
+        let mut tx = wire.begin(DOING)?;
+        let stale = if rules.row { check::stale(&mut tx, scope, &claims, lock, rules).map_err(&sql)? } else { vec![] };
+        (tx, stale, None)
+    };
     if rules.looks_outside() {
         tx.commit().map_err(&sql)?;
         rules.checked();
@@ -127,15 +134,19 @@ fn attempt(
         plan.refuse(at, Refusal { partition, worker: claimants.name(scope.id, partition, claim), jobs });
     }
 
-    match Writer::new(&mut tx, scope, care).write(batch, plan, span) {
-        Ok(()) => {}
+    let found = match found.take() {
+        Some(found) => found,
+        None => reach(batch, plan, span).read(&mut tx, scope).map_err(&sql)?,
+    };
+    let change = match Writer::new(&mut tx, scope, care).write(batch, plan, span, found) {
+        Ok(change) => change,
         Err(Halt::Turn(turn)) => return Ok(turn),
         Err(Halt::Failed(error)) => return Err(error),
-    }
+    };
     if plan.look(batch) {
         return Ok(Turn::Again);
     }
-    let turn = commit(tx, plan, scope)?;
+    let turn = commit(tx, &change, plan, scope)?;
     if matches!(turn, Turn::Committed) {
         settled.note(&claims);
         care.relax();
@@ -143,10 +154,25 @@ fn attempt(
     Ok(turn)
 }
 
-fn commit(mut tx: Transaction<'_>, plan: &mut Plan, scope: &Scope) -> Result<Turn, Error> {
+/// Where the write may touch markers, in all that is not left out.
+fn reach(batch: &Batch, plan: &Plan, span: &Range<usize>) -> Reach {
+    let mut reach = Reach::default();
+    for (at, part) in batch.iter().enumerate().filter(|(at, _)| !plan.is_fenced(*at)) {
+        let (_, jobs) = plan.within(at, span);
+        let offsets = || {
+            let aside = part.quarantined.iter().map(|record| record.offset.0);
+            part.jobs[jobs.clone()].iter().map(|job| job.offset.0).chain(aside)
+        };
+        reach.add(part.fence.partition(), part.watermark.0, offsets().min().zip(offsets().max()));
+    }
+    reach
+}
+
+fn commit(mut tx: Transaction<'_>, change: &Change, plan: &mut Plan, scope: &Scope) -> Result<Turn, Error> {
     // Counting what was refused is a service to people. It rides along; without the right to, it does not.
     let counted = plan.refusals().is_empty() || refused::count(plan.refusals(), &mut tx, scope);
-    match tx.commit() {
+    let committed = if change.is_empty() { tx.commit() } else { change.commit(tx, scope)? };
+    match committed {
         Ok(()) => {
             plan.commit(counted);
             Ok(Turn::Committed)
@@ -207,19 +233,11 @@ impl<'s, 'w> Writer<'s, 'w> {
         }
     }
 
-    /// All of the span that is not left out.
-    fn write(&mut self, batch: &mut Batch, plan: &mut Plan, span: &Range<usize>) -> Result<(), Halt> {
+    /// All of the span that is not left out; what is left to change of the markers.
+    fn write(&mut self, batch: &mut Batch, plan: &mut Plan, span: &Range<usize>, found: Found) -> Result<Change, Halt> {
         let sql = cannot(DOING);
-        let mut reach = Reach::default();
-        for (at, part) in batch.iter().enumerate().filter(|(at, _)| !plan.is_fenced(*at)) {
-            let (_, jobs) = plan.within(at, span);
-            let offsets = || {
-                let aside = part.quarantined.iter().map(|record| record.offset.0);
-                part.jobs[jobs.clone()].iter().map(|job| job.offset.0).chain(aside)
-            };
-            reach.add(part.fence.partition(), part.watermark.0, offsets().min().zip(offsets().max()));
-        }
-        let Found { mut markers, mut admitted, suspected } = reach.read(self.tx, self.scope).map_err(&sql)?;
+        let Found { mut markers, mut admitted, suspected, .. } = found;
+        let mut parts = Vec::new();
         for (at, part) in batch.iter_mut().enumerate() {
             if plan.is_fenced(at) {
                 continue;
@@ -230,6 +248,7 @@ impl<'s, 'w> Writer<'s, 'w> {
             let before = rows.iter().map(|(&first, &last)| (first, last)).collect();
             let place = Part { first, jobs, before, admitted: admitted.take(partition) };
             let after = self.partition(part, plan, &place)?;
+            parts.push(count(partition.0));
             self.change.add(partition, &rows, &after);
             self.joined.add(partition, &place.admitted, &after);
         }
@@ -246,13 +265,13 @@ impl<'s, 'w> Writer<'s, 'w> {
             Err(fault) => return Err(sql(fault).into()),
         }
         self.joined.delete(self.tx, self.scope).map_err(&sql)?;
-        if !self.change.is_empty() {
-            self.change.write(self.tx, self.scope)?;
-            if suspected {
-                clear_suspects(self.tx, self.scope, &reach.parts).map_err(&sql)?;
-            }
+        let change = std::mem::take(&mut self.change);
+        if !suspected || change.is_empty() {
+            return Ok(change);
         }
-        Ok(())
+        change.write(self.tx, self.scope)?;
+        clear_suspects(self.tx, self.scope, &parts).map_err(&sql)?;
+        Ok(Change::default())
     }
 
     /// The part of the span that lies in one partition; what is done there after it.

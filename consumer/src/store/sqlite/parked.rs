@@ -7,7 +7,10 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use super::{SqliteSession, SqliteStore, audit, cannot, guard::Ours, int, scope::Scope, stopped, uint};
 use crate::{
     error::{Detail, Error},
-    store::{JobWrite, Line, LineAct, LineOrder, ParkedJob, Write, line::Columns},
+    store::{
+        JobWrite, Line, LineAct, LineOrder, ParkedJob, Write,
+        line::{Columns, earlier_places},
+    },
 };
 
 /// How many jobs the lines of the partition hold.
@@ -164,6 +167,13 @@ fn carry_out(
     // What was released is its owner's: that one may be running it.
     if conditional && (!is_as_read || released) {
         return Ok(false);
+    }
+    // Its older jobs wait where an earlier count put them.
+    let older = "SELECT 1 FROM keylane_stopped WHERE scope = ?1 AND part = ?2 AND key = ?3";
+    for place in earlier_places(&order.key, &scope.former, order.partition) {
+        if conditional && ours.prepare(tx, older)?.exists(params![scope.id, place.0, order.key.as_bytes()])? {
+            return Ok(false);
+        }
     }
     if order.act == LineAct::Drop {
         let sql = "DELETE FROM keylane_parked WHERE scope = ?1 AND part = ?2 AND key = ?3";

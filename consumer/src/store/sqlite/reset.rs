@@ -7,6 +7,7 @@ use super::{SqliteStore, cannot, schema, scope::facts};
 use crate::{
     error::Error,
     store::{
+        StopRule,
         identity::Facts,
         reset::{Act, Reset, ResetOrder, nothing_to_reset},
     },
@@ -29,7 +30,7 @@ impl SqliteStore {
         let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(cannot(&doing))?;
         let (scope, pinned) = pinned(&tx, queue, group).map_err(cannot(&doing))?.ok_or_else(nothing)?;
         let stopped = stopped_keys(&tx, scope).map_err(cannot(&doing))?;
-        let reset = Reset::plan(&pinned, queue, stopped)?;
+        let reset = Reset::plan(&pinned, queue, &stopped)?;
         if !order.dry_run {
             carry_out(&tx, scope, &pinned, queue, &reset, order).map_err(cannot(&doing))?;
             tx.commit().map_err(cannot(&doing))?;
@@ -68,9 +69,9 @@ fn pinned(tx: &Connection, queue: &QueueIdentity, group: &GroupName) -> rusqlite
     tx.query_row(sql, [queue.name.as_str(), group.as_str()], |row| Ok((row.get(0)?, facts(row)?))).optional()
 }
 
-fn stopped_keys(tx: &Connection, scope: i64) -> rusqlite::Result<u64> {
-    let sql = "SELECT count(*) FROM keylane_stopped WHERE scope = ?1";
-    tx.query_row(sql, [scope], |row| row.get(0)).map(i64::unsigned_abs)
+fn stopped_keys(tx: &Connection, scope: i64) -> rusqlite::Result<Vec<(u32, Vec<u8>)>> {
+    let sql = "SELECT part, key FROM keylane_stopped WHERE scope = ?1 ORDER BY part, key";
+    tx.prepare(sql)?.query_map([scope], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
 fn carry_out(
@@ -110,6 +111,16 @@ fn carry_out(
     )?;
     for part in pinned.partitions..queue.partitions.0.get() {
         row.execute(params![scope, part])?;
+    }
+    let mut row = tx.prepare(
+        "INSERT INTO keylane_stopped (scope, part, key, offset, job_id, attempts, rule, reason, since, version, released)
+         SELECT scope, ?2, ?3, 0, '', 0, ?4, ?5, ?6, versions, 0 FROM keylane_scope WHERE scope = ?1
+         ON CONFLICT DO NOTHING",
+    )?;
+    for moved in &reset.moved {
+        tx.execute("UPDATE keylane_scope SET versions = versions + 1 WHERE scope = ?1", [scope])?;
+        let rule = StopRule::Paused.as_str();
+        row.execute(params![scope, moved.to.0, moved.key.as_bytes(), rule, moved.reason(), now])?;
     }
     tx.execute(
         "INSERT INTO keylane_audit (queue, group_name, at, who, act, why, detail)

@@ -21,9 +21,13 @@ pub(super) struct Flow {
 
 impl Flow {
     pub(super) fn begin(database: Database) -> Self {
+        Self::begin_without(database, Guards::default())
+    }
+
+    fn begin_without(database: Database, guards: Guards) -> Self {
         let mut flow = Self { scene: Scene::new("12", database), sent: 0, told: Arc::default() };
         let told = Arc::clone(&flow.told);
-        flow.scene.start(4, Guards::default(), move |notice| match notice {
+        flow.scene.start(4, guards, move |notice| match notice {
             Notice::Away { what: "the store", .. } => told.lock().unwrap().push("away"),
             Notice::Back { what: "the store", .. } => told.lock().unwrap().push("back"),
             _ => {}
@@ -104,6 +108,8 @@ fn a_worker_behind_a_pooler_outlives_a_restart_of_the_primary_while_jobs_flow() 
     flow.on_until_it_flows();
     server.stop().unwrap();
     flow.on_until_told("away");
+    flow.on_for(outage());
+    assert_eq!(*flow.told.lock().unwrap(), ["away"], "told once");
     server.restart().unwrap();
     flow.on_until_told("back");
     flow.end();
@@ -120,5 +126,24 @@ fn a_worker_without_work_says_that_its_store_is_away_and_that_it_is_back() {
     until(|| *flow.told.lock().unwrap() == ["away"]);
     server.restart().unwrap();
     until(|| *flow.told.lock().unwrap() == ["away", "back"]);
+    flow.end();
+}
+
+/// The twin: nobody looks, so nobody knows, until there is work.
+#[test]
+fn without_a_look_a_worker_without_work_does_not_know_that_its_store_is_away() {
+    let server = server_of_its_own();
+    let guards = Guards { look: false, ..Guards::default() };
+    let mut flow = Flow::begin_without(Database::on(server, |name| server.url(name)), guards);
+    flow.on_until_it_flows();
+    until(|| flow.scene.told().len() == flow.sent);
+    server.kill().unwrap();
+    let (_never, wait) = mpsc::channel::<()>();
+    // Three times as long as a look takes to come.
+    let _ = wait.recv_timeout(Duration::from_secs(3));
+    assert!(flow.told.lock().unwrap().is_empty());
+    flow.on_until_told("away");
+    server.restart().unwrap();
+    flow.on_until_told("back");
     flow.end();
 }

@@ -12,7 +12,7 @@ use std::{
 
 use keylane_testing::postgres::shared;
 
-use super::{BaseRig, Database, PostgresStore, Twin, until};
+use super::{BaseRig, Database, Pooled, PostgresStore, Twin, Way as _, until};
 use crate::store::{
     StoreSession,
     conformance::{P0, Place, letters},
@@ -38,7 +38,18 @@ const KEEP_COMMIT: u8 = 2;
 pub(super) const KEEP_BOTH: u8 = 3;
 
 impl Proxy {
+    /// Before the server.
     pub(super) fn start() -> Self {
+        Self::before(shared().port())
+    }
+
+    /// Before the pooler.
+    fn before_pooler() -> Self {
+        let url: tokio_postgres::Config = Pooled::url("postgres").parse().unwrap();
+        Self::before(url.get_ports()[0])
+    }
+
+    fn before(to: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (cut, kept) = (Arc::new(AtomicU8::new(PASS)), Arc::default());
@@ -46,7 +57,7 @@ impl Proxy {
         thread::spawn(move || {
             for client in listener.incoming() {
                 let (client, cut, kept) = (client.unwrap(), Arc::clone(&cut), Arc::clone(&kept));
-                let server = TcpStream::connect(("127.0.0.1", shared().port())).unwrap();
+                let server = TcpStream::connect(("127.0.0.1", to)).unwrap();
                 let (from_server, to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
                 thread::spawn(move || answers(from_server, to_client));
                 thread::spawn(move || requests(client, server, &cut, &kept));
@@ -90,7 +101,7 @@ fn requests(mut client: TcpStream, mut server: TcpStream, cut: &AtomicU8, kept: 
     let mut buffer = [0; 65_536];
     while let Ok(read @ 1..) = client.read(&mut buffer) {
         let request = &buffer[..read];
-        let commits = request.windows(8).any(|words| words == b"; COMMIT");
+        let commits = request.windows(16).any(|words| words == b"SELECT 1; COMMIT");
         match if commits { cut.swap(PASS, Ordering::SeqCst) } else { PASS } {
             PASS => server.write_all(request).unwrap(),
             LOSE_ANSWER => {
@@ -107,7 +118,8 @@ fn requests(mut client: TcpStream, mut server: TcpStream, cut: &AtomicU8, kept: 
             }
         }
     }
-    let _ = server.shutdown(Shutdown::Both);
+    // It does all that it was sent before it finds that nothing follows.
+    let _ = server.shutdown(Shutdown::Write);
 }
 
 fn behind(proxy: &Proxy, twin: Twin) -> BaseRig {
@@ -133,6 +145,27 @@ fn a_commit_whose_answer_is_lost_is_tried_again_and_applies_once() {
     assert_eq!(rig.place.told(), ["k:0", "k:1", "l:2"]);
 }
 
+/// A pooler that loses its client may end the transaction or not: either way the job is done once.
+#[test]
+fn a_commit_behind_a_pooler_whose_answer_is_lost_is_tried_again_and_applies_once() {
+    let proxy = Proxy::before_pooler();
+    let rig = behind(&proxy, Twin::default());
+    let mut a = rig.claim("a", 1, P0);
+    let mut offset = 0;
+    for _ in 0..10 {
+        let mut batch = [a.part(vec![rig.job("k", offset), rig.job("l", offset + 1)])];
+        proxy.cut.store(LOSE_ANSWER, Ordering::SeqCst);
+        assert!(a.session.write(&mut batch).unwrap_err().is_transient());
+        let answers = a.session.write(&mut batch).unwrap();
+        let answers = letters(answers[0].jobs.as_ref().unwrap());
+        assert!(["aa", "dd"].contains(&&*answers), "{answers}");
+        offset += 2;
+    }
+    let told = rig.place.told();
+    let each: std::collections::BTreeSet<_> = told.iter().collect();
+    assert_eq!((told.len(), each.len()), (20, 20), "{told:?}");
+}
+
 #[test]
 fn a_claim_whose_answer_is_lost_is_said_again_and_holds() {
     let proxy = Proxy::start();
@@ -146,10 +179,9 @@ fn a_claim_whose_answer_is_lost_is_said_again_and_holds() {
 
 /// The first write's COMMIT is on its way when its connection is lost; the second has another job besides, so that no row
 /// of theirs is the same. How the second one ended, and how often the first job was told.
-fn a_commit_that_comes_late(twin: Twin) -> (String, usize) {
-    let proxy = Proxy::start();
+fn a_commit_that_comes_late(twin: Twin, proxy: &Proxy) -> (String, usize) {
     let waits = !twin.does_not_settle;
-    let rig = behind(&proxy, twin);
+    let rig = behind(proxy, twin);
     let mut a = rig.claim("a", 1, P0);
     a.write(vec![rig.job("k", 0)]).unwrap();
     proxy.cut.store(KEEP_COMMIT, Ordering::SeqCst);
@@ -172,10 +204,18 @@ fn a_commit_that_comes_late(twin: Twin) -> (String, usize) {
 
 #[test]
 fn a_write_on_a_new_connection_waits_for_the_commit_of_the_lost_one() {
-    assert_eq!(a_commit_that_comes_late(Twin::default()), ("ad".into(), 1));
+    assert_eq!(a_commit_that_comes_late(Twin::default(), &Proxy::start()), ("ad".into(), 1));
+}
+
+#[test]
+fn a_write_behind_a_pooler_waits_for_the_commit_of_the_lost_connection() {
+    assert_eq!(a_commit_that_comes_late(Twin::default(), &Proxy::before_pooler()), ("ad".into(), 1));
 }
 
 #[test]
 fn without_that_wait_a_job_is_applied_twice() {
-    assert_eq!(a_commit_that_comes_late(Twin { does_not_settle: true, ..Twin::default() }), ("aa".into(), 2));
+    for proxy in [Proxy::start(), Proxy::before_pooler()] {
+        let twin = Twin { does_not_settle: true, ..Twin::default() };
+        assert_eq!(a_commit_that_comes_late(twin, &proxy), ("aa".into(), 2));
+    }
 }

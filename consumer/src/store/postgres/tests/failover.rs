@@ -159,6 +159,22 @@ fn a_standby_is_a_store_that_is_away() {
     a.session.claim(&candidate("a", 2, P1)).unwrap();
 }
 
+/// The twin: a worker that starts there, or whose next write goes there, would end for good.
+#[test]
+fn without_a_word_for_standbys_one_is_a_fault_that_no_waiting_ends() {
+    let pair = Pair::start();
+    let rig = BaseRig::at(pair.database());
+    let mut a = rig.claim("a", 1, P0);
+    pair.part();
+    let mut standby = super::PostgresStore::new(pair.standby.url(&rig.place.name).parse().unwrap());
+    standby.rules.twin.knows_no_standby = true;
+    let mut session = super::super::PostgresSession { wire: standby.wire(), ..a.session };
+    let error = session.write(&mut [super::part(&a.fence, vec![rig.job("k", 0)])]).unwrap_err();
+    assert!(!error.is_transient(), "{error:?}");
+    assert!(!session.unknown(&[Arc::clone(&a.fence)]).unwrap_err().is_transient());
+    a.session = session;
+}
+
 /// Two workers, the second of which came when nothing reached the standby any more: a fail-over loses its claims, and writes of
 /// both.
 fn whole_workers(pair: Pair, database: Database, fail_over: impl FnOnce(&mut Database)) {

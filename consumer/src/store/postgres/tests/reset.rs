@@ -8,7 +8,10 @@ use crate::{
     fence::Fenced,
     store::{
         ClaimRefused, FencedStore, Progress, Reset, ResetOrder, StoreSession,
-        conformance::{P0, Place, candidate, group, job, letters, queue, refused, stop},
+        conformance::{
+            P0, Place, candidate, group, job, letters, lines::newer_jobs_of_a_parked_key_wait_in_its_new_place, queue,
+            refused, stop,
+        },
     },
 };
 
@@ -33,6 +36,12 @@ fn after_a_reset_of_postgres_old_tokens_and_sessions_are_refused_and_progress_st
     assert_eq!(letters(&new.write(vec![rig.job("k", 0), rig.job("k", 1)]).unwrap()), "da");
     let acts = rig.place.store().acts(&queue(), &group()).unwrap();
     assert_eq!((acts.len(), &*acts[0].who, &*acts[0].why), (1, "ann@ops", "ticket 4711"));
+}
+
+#[test]
+fn newer_jobs_of_a_parked_key_wait_in_its_new_place_until_the_older_line_is_through_on_postgres() {
+    let rig = BaseRig::new();
+    newer_jobs_of_a_parked_key_wait_in_its_new_place(&rig, |grown| reset(&rig, grown, false).unwrap());
 }
 
 #[test]

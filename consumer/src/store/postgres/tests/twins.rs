@@ -9,12 +9,14 @@ use std::{
     time::Duration,
 };
 
+use keylane_producer::Offset;
+
 use super::{BaseRig, Database, Twin, endless, part, tell, until};
 use crate::{
     fence::{Fence, Fenced, Guards},
     store::{
-        ClaimError, FencedStore, StoreSession, Write,
-        conformance::{P0, Place, candidate, group, job, letters, queue},
+        ClaimError, FencedStore, Note, Skipping, Steer, SteerOrder, StoreSession, Write,
+        conformance::{P0, Place, bury, candidate, group, job, key, letters, queue},
         postgres::{Limits, PostgresStore},
     },
 };
@@ -99,6 +101,49 @@ fn a_row_that_is_checked_in_a_transaction_of_its_own_lets_a_checked_writer_land_
         assert!(!succeed(store).done.contains(5));
     });
     assert_eq!((&*written, told), ("a", vec!["k:5".to_owned()]));
+}
+
+/// A person wants a job left out while the write that does it is under way: what the person is told, and what was written.
+fn skipped_beside_its_write(acts_beside_owners: bool) -> (Skipping, Vec<String>) {
+    let skips: Arc<Mutex<Option<thread::JoinHandle<Skipping>>>> = Arc::default();
+    let skip = skips.clone();
+    let (written, told) = stopped_after_its_check(&Twin::default(), move |store| {
+        let mut person = store.clone();
+        person.rules.twin.acts_beside_owners = acts_beside_owners;
+        let acts = thread::spawn(move || {
+            let order = SteerOrder { partition: P0, key: key("k"), who: "w".into(), why: "w".into() };
+            person.open(&queue(), &group()).unwrap().skip(&order, Offset(5)).unwrap()
+        });
+        let waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        let one_waits = || !store.wire().begin("look").unwrap().query(waits, &[]).unwrap().is_empty();
+        until(|| acts.is_finished() || one_waits());
+        *skip.lock().unwrap() = Some(acts);
+    });
+    assert_eq!(&*written, "a");
+    let acted = skips.lock().unwrap().take().unwrap().join().unwrap();
+    (acted, told)
+}
+
+#[test]
+fn a_person_s_act_waits_for_a_write_that_is_under_way_and_finds_the_job_done() {
+    assert_eq!(skipped_beside_its_write(false), (Skipping::Done, vec!["k:5".to_owned()]));
+}
+
+#[test]
+fn without_that_wait_a_person_is_told_that_a_job_is_left_out_which_is_just_done() {
+    assert_eq!(skipped_beside_its_write(true), (Skipping::Ordered, vec!["k:5".to_owned()]));
+}
+
+/// What an owner notes and buries is a write like others.
+#[test]
+fn without_the_row_a_zombie_notes_and_buries() {
+    let guards = Guards { row: false, ..Guards::default() };
+    let rig = BaseRig::at(Database::fresh().with(|store| PostgresStore::without((*store.address).clone(), guards)));
+    let mut zombie = rig.claim("a", 1, P0);
+    let _new = rig.claim("b", 2, P0);
+    assert_eq!(letters(&zombie.write(vec![bury("d", 0)]).unwrap()), "b");
+    zombie.session.note(&zombie.fence, Some(&Note::default())).unwrap().unwrap();
+    assert_eq!(rig.place.sql("SELECT (SELECT count(*) FROM keylane.dead), (SELECT count(*) FROM keylane.note)"), "1|1");
 }
 
 /// Writers of one owner relieve each other: none ends its transaction before the next one has been checked.

@@ -8,7 +8,10 @@ use crate::{
     fence::Fenced,
     store::{
         ClaimRefused, DeadAct, DeadActed, DeadOrder, FencedStore, Progress, Reset, ResetOrder, Steer, StoreSession,
-        conformance::{Holder, P0, P1, Place, bury, candidate, group, job, letters, queue, refused, stop},
+        conformance::{
+            Holder, P0, P1, Place, bury, candidate, group, job, letters,
+            lines::newer_jobs_of_a_parked_key_wait_in_its_new_place, queue, refused, stop,
+        },
     },
 };
 
@@ -92,6 +95,13 @@ fn a_raised_count_is_remembered_so_that_old_jobs_stay_at_home() {
     let session = rig.place.store().open(&counting(8), &group()).unwrap();
     let former: Vec<u32> = session.former_counts().iter().map(|count| count.0.get()).collect();
     assert_eq!(former, [4, 6]);
+}
+
+/// R37 for lines: the key has another place, and what waits in the old one comes first.
+#[test]
+fn newer_jobs_of_a_parked_key_wait_in_its_new_place_until_the_older_line_is_through() {
+    let rig = FileRig::new();
+    newer_jobs_of_a_parked_key_wait_in_its_new_place(&rig, |grown| reset(&rig, grown));
 }
 
 #[test]
