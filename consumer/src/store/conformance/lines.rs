@@ -7,8 +7,8 @@ use bytes::Bytes;
 use keylane_producer::{Attempt, Job, JobKey, Offset, Record, Timestamp};
 
 use super::{
-    FencedStore, Holder, JobWrite, P0, Place, Rig, StopReason, StopRule, StoreSession, Write, candidate, group, job,
-    key, letters, queue, stop, then_fail,
+    FencedStore, Holder, JobWrite, P0, Place, Rig, StopReason, StopRule, StoreSession, Write, group, job, key, letters,
+    queue, stop, then_fail,
 };
 use crate::store::{LineAct, LineOrder, StoppedKey};
 #[cfg(test)]
