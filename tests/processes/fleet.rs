@@ -13,6 +13,7 @@ use keylane_consumer::{
     store::{StoreSession, sqlite::SqliteStore},
 };
 use keylane_producer::{JobKey, partition_of};
+use keylane_testing::postgres::Server;
 use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -25,8 +26,16 @@ use crate::process::{
 /// A folder with a queue, a store that remembers every claim and every result in order, and a journal of handlers.
 pub(crate) struct Fleet {
     pub(crate) place: Place,
+    kept: Kept,
     /// What every worker of it is started with.
     options: Vec<String>,
+}
+
+/// Where the store is.
+enum Kept {
+    InFile,
+    #[allow(dead_code, reason = "for the test with a database")]
+    In(&'static Server, String),
 }
 
 /// A worker process; it is killed when it is dropped.
@@ -67,20 +76,58 @@ CREATE TRIGGER buried AFTER INSERT ON keylane_dead BEGIN
     INSERT INTO buried VALUES (new.part, new.offset);
 END;";
 
+/// The same of Postgres.
+const WITNESS_OF_POSTGRES: &str = "
+CREATE TABLE public.landed (n bigserial PRIMARY KEY, part int, \"offset\" bigint, key text, writer text, holder text);
+CREATE FUNCTION public.landed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO public.landed (part, \"offset\", key, writer, holder)
+    SELECT new.part, new.\"offset\", convert_from(new.key, 'UTF8'), new.result->>'worker', worker
+    FROM keylane.fence WHERE part = new.part;
+    RETURN new;
+END $$;
+CREATE TRIGGER landed AFTER INSERT ON keylane.result FOR EACH ROW EXECUTE FUNCTION public.landed();
+CREATE TABLE public.buried (part int, \"offset\" bigint);
+CREATE FUNCTION public.buried() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO public.buried VALUES (new.part, new.\"offset\");
+    RETURN new;
+END $$;
+CREATE TRIGGER buried AFTER INSERT ON keylane.dead FOR EACH ROW EXECUTE FUNCTION public.buried();";
+
 impl Fleet {
     pub(crate) fn new(partitions: u32, options: &[&str]) -> Self {
         Self::at(Place::new(), partitions, options)
     }
 
     pub(crate) fn at(place: Place, partitions: u32, options: &[&str]) -> Self {
+        Self::keeping(place, Kept::InFile, partitions, options)
+    }
+
+    #[allow(dead_code, reason = "for the test with a database")]
+    /// Its store is a database of its own on this server.
+    pub(crate) fn on_postgres(server: &'static Server, partitions: u32, options: &[&str]) -> Self {
+        let kept = Kept::In(server, server.database().unwrap());
+        Self::keeping(Place::new(), kept, partitions, options)
+    }
+
+    fn keeping(place: Place, kept: Kept, partitions: u32, options: &[&str]) -> Self {
         let partitions = partitions.to_string();
         place.run(&["queue", "create", "jobs", "--partitions", &partitions, "--if-missing"]).expect(0);
-        let fleet = Self { place, options: options.iter().map(|&o| o.to_owned()).collect() };
+        let fleet = Self { place, kept, options: options.iter().map(|&o| o.to_owned()).collect() };
         // A worker that finds nothing to do makes the store's tables.
         let mut first = fleet.place.command(&["work", "--builtin", "discard", "--until-empty"]);
-        crate::process::Ended::of(first.args(["--store", "sqlite:store.db"]).spawn().unwrap()).expect(0);
-        fleet.store().execute_batch(WITNESS).unwrap();
+        crate::process::Ended::of(first.args(["--store", &fleet.store_url()]).spawn().unwrap()).expect(0);
+        match &fleet.kept {
+            Kept::InFile => fleet.store().execute_batch(WITNESS).unwrap(),
+            Kept::In(server, database) => drop(server.sql(database, WITNESS_OF_POSTGRES).unwrap()),
+        }
         fleet
+    }
+
+    pub(crate) fn store_url(&self) -> String {
+        match &self.kept {
+            Kept::InFile => "sqlite:store.db".to_owned(),
+            Kept::In(server, database) => server.url(database),
+        }
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
@@ -121,7 +168,7 @@ impl Fleet {
 
     fn launch(&self, mut command: Command, name: &str, script: &str) -> Worker {
         let (out, err) = (self.file(&format!("{name}.out")), self.file(&format!("{name}.err")));
-        command.args(["work", "-o", "json", "--store", "sqlite:store.db", "--name", name]).args(&self.options);
+        command.args(["work", "-o", "json", "--store", &self.store_url(), "--name", name]).args(&self.options);
         command.args(["--exec", "sh", "-c", script, "handler", name]);
         let file = |path: &Path| File::options().create(true).append(true).open(path).unwrap();
         let child = command.stdout(Stdio::from(file(&out))).stderr(Stdio::from(file(&err))).spawn().unwrap();
@@ -135,6 +182,11 @@ impl Fleet {
 
     /// Everything that landed, in that order.
     pub(crate) fn landed(&self) -> Vec<Landed> {
+        if let Kept::In(server, database) = &self.kept {
+            let all = r#"SELECT part, "offset", key, writer, holder FROM landed ORDER BY n"#;
+            let rows = server.sql(database, all).unwrap();
+            return rows.lines().map(Landed::of_postgres).collect();
+        }
         let store = self.store();
         let mut rows = store.prepare("SELECT part, offset, key, result, holder FROM landed ORDER BY n").unwrap();
         let landed = |row: &rusqlite::Row<'_>| {
@@ -155,7 +207,11 @@ impl Fleet {
         self.number("SELECT count(*) FROM landed")
     }
 
+    /// As SQLite says it.
     pub(crate) fn number(&self, sql: &str) -> u64 {
+        if let Kept::In(server, database) = &self.kept {
+            return server.sql(database, &sql.replace("keylane_", "keylane.")).unwrap().parse().unwrap();
+        }
         self.store().query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap().cast_unsigned()
     }
 
@@ -172,6 +228,11 @@ impl Fleet {
 
     /// Jobs that were dead letters at some time.
     pub(crate) fn buried(&self) -> BTreeSet<(u32, u64)> {
+        if let Kept::In(server, database) = &self.kept {
+            let rows = server.sql(database, r#"SELECT part, "offset" FROM buried"#).unwrap();
+            let place = |row: &str| row.split_once('|').map(|(p, o)| (p.parse().unwrap(), o.parse().unwrap()));
+            return rows.lines().filter_map(place).collect();
+        }
         let store = self.store();
         let mut rows = store.prepare("SELECT part, offset FROM buried").unwrap();
         let place = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned()));
@@ -226,6 +287,20 @@ pub(crate) fn judge(enqueued: &[(u32, u64)], landed: &[Landed], buried: &BTreeSe
     match times.into_iter().find(|&(_, times)| times != 1) {
         Some((place, times)) => Err(format!("partition and offset {place:?} landed {times} times")),
         None => Ok(()),
+    }
+}
+
+impl Landed {
+    fn of_postgres(row: &str) -> Self {
+        let mut columns = row.split('|');
+        let mut next = || columns.next().unwrap();
+        Self {
+            partition: next().parse().unwrap(),
+            offset: next().parse().unwrap(),
+            key: next().to_owned(),
+            writer: next().to_owned(),
+            holder: next().to_owned(),
+        }
     }
 }
 

@@ -80,7 +80,8 @@ impl Act {
 /// It may find nothing to do, or somebody was quicker.
 fn person(fleet: &Fleet, command: &[&str]) {
     let mut all = command.to_vec();
-    all.extend(["--store", "sqlite:store.db", "--why", "a test"]);
+    let store = fleet.store_url();
+    all.extend(["--store", &store, "--why", "a test"]);
     let ended = fleet.place.run(&all);
     assert!(matches!(ended.code, Some(0 | 1 | 5 | 7)), "{command:?}: {:?} {}", ended.code, ended.stderr);
 }
