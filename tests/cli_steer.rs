@@ -14,7 +14,7 @@ const ANSWER: &str = r#"if [ ! -f ok ]; then case "$line" in
     *'"key":"slow'*) echo '{"outcome":"retry","reason":"the bank is closed","after_ms":250000}'; continue ;;
     esac; fi; printf '%s\n' "$line" | sed 's/.*"payload":\("[^"]*"\).*/{"outcome":"done","result":\1}/'"#;
 
-/// Not UTF-8, and begins with a zero byte.
+/// R24: not UTF-8, and begins with a zero byte.
 const BINARY: &str = "hex:0000000007c328";
 
 fn place() -> Place {

@@ -285,3 +285,31 @@ fn people_are_told_which_keys_wait_and_why_their_partition_stands_still() {
     assert!(rig.person().overview().unwrap()[0].note.is_none());
     assert!(second.end().clean);
 }
+
+/// R13: what is done above a job that does not end needs no room in a commit, and none of it is run again.
+#[test]
+fn any_number_is_done_above_a_job_that_hangs_and_nothing_but_that_is_run_again() {
+    const JOBS: u32 = 20_000;
+    let rig = Rig::new(1);
+    rig.enqueue(1..=JOBS, |n| format!("key-{n}"));
+    let worker = rig.spawn("w", |job: JobContext| async move {
+        match job.offset.0 {
+            0 => std::future::pending().await,
+            offset if offset % 2 == 1 && job.attempt.0 == 1 => Answer::retry("busy"),
+            _ => tell(&job),
+        }
+    });
+    rig.wait_for("all others are done", || rig.told().len() + 1 == JOBS as usize);
+    let markers = "SELECT count(*) FROM keylane_marker";
+    let rows = || rig.store_file().query_row(markers, [], |row| row.get::<_, i64>(0)).unwrap();
+    rig.wait_for("they are two ranges at most", || rows() <= 2);
+    worker.force();
+    let ran = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&ran);
+    let summary = rig.run_until_empty("v", move |job: JobContext| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async move { tell(&job) }
+    });
+    assert_eq!((ran.load(Ordering::SeqCst), summary.applied), (1, 1));
+    assert_eq!(rig.told().len(), JOBS as usize);
+}

@@ -469,3 +469,30 @@ fn records_of_other_producers_without_a_fitting_key_are_put_aside() {
     let told: Vec<Told> = rig.told();
     assert_eq!(told.len(), 3);
 }
+
+/// R23, R24: a lane is a key's bytes, whatever they are; no body is not an empty one; a key that is empty, missing or too long is
+/// put aside and holds up nobody.
+#[test]
+fn keys_are_bytes_and_odd_ones_hold_up_nobody() {
+    let rig = Rig::new(2);
+    let keys: [&[u8]; 6] = [&[0], &[0, 0, 0, 0, 7, 0xc3, 0x28], &[0xff], &[0xfe], b"hex:00", &[b'k'; 1_024]];
+    for key in keys {
+        rig.append_bytes(key, None);
+        rig.append_bytes(key, Some(b""));
+    }
+    rig.append_bytes(b"", Some(b"x"));
+    rig.append_bytes(&[b'k'; 1_025], Some(b"x"));
+    rig.append_raw(0, None);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let sees = Arc::clone(&seen);
+    let summary = rig.run_until_empty("w", move |job: JobContext| {
+        sees.lock().unwrap().push((job.job.key.as_bytes().to_vec(), job.job.payload.clone()));
+        async { Outcome::<SqliteStore>::done() }
+    });
+    assert_eq!((summary.applied, rig.quarantined()), (12, 3));
+    let seen = seen.lock().unwrap();
+    for key in keys {
+        let bodies: Vec<_> = seen.iter().filter(|(of, _)| of == key).map(|(_, body)| body.as_deref()).collect();
+        assert_eq!(bodies, [None, Some(&b""[..])], "in order, and apart");
+    }
+}

@@ -215,7 +215,7 @@ fn tell(answers: &[Answer], args: &ActArgs, act: LineAct, global: &Global, outpu
         return answers.iter().try_for_each(|answer| output.json(answer));
     }
     let (did, would) = match act {
-        LineAct::Replay => ("replayed", "would replay"),
+        LineAct::Replay | LineAct::Resume => ("replayed", "would replay"),
         LineAct::Drop => ("dropped", "would drop"),
     };
     for answer in answers.iter().filter(|answer| !global.quiet || !answer.outcome.is_as_asked()) {

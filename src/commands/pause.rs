@@ -91,7 +91,7 @@ pub(crate) fn resume(args: &PauseArgs, global: &Global, output: &mut Output) -> 
                     key: key.clone(),
                     version: row.version,
                     last: None,
-                    act: LineAct::Replay,
+                    act: LineAct::Resume,
                     who: args.by.who.clone().unwrap_or_else(whoever),
                     why: args.by.why.clone(),
                 };

@@ -54,6 +54,8 @@ pub struct LineOrder {
 pub enum LineAct {
     /// Run its jobs in order, before anything newer of the key.
     Replay,
+    /// The same, of a key that a person had stand still.
+    Resume,
     /// Forget its jobs. The key goes on with what comes next.
     Drop,
 }
@@ -63,6 +65,7 @@ impl LineAct {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Replay => "parked replay",
+            Self::Resume => "resume",
             Self::Drop => "parked drop",
         }
     }

@@ -140,6 +140,17 @@ impl Rig {
         self.log().append(&self.queue, vec![(Partition(partition), record)], None).unwrap();
     }
 
+    /// A record as another producer may write it, where its key belongs.
+    pub(crate) fn append_bytes(&self, key: &[u8], value: Option<&'static [u8]>) {
+        let record = Record {
+            key: Some(Bytes::copy_from_slice(key)),
+            value: value.map(Bytes::from_static),
+            headers: Vec::new(),
+            timestamp: Timestamp::now(),
+        };
+        self.log().append(&self.queue, vec![(partition_of(key, self.queue.partitions), record)], None).unwrap();
+    }
+
     pub(crate) fn key_of_partition(&self, partition: u32) -> String {
         let belongs = |key: &String| partition_of(key.as_bytes(), self.queue.partitions) == Partition(partition);
         (0..).map(|n| format!("key{n}")).find(belongs).unwrap()

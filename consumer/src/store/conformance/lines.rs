@@ -69,6 +69,7 @@ pub fn a_line_is_in_order_and_each_of_its_jobs_applies_once<P: Place>() {
     assert_eq!(letters(&c.write(vec![rig.job("k", 3), park("k", 1)]).unwrap()), "dd", "said again");
 }
 
+/// R04: an act is conditional on what was read.
 pub fn a_line_that_changed_is_not_acted_on<P: Place>() {
     let rig = Rig::<P>::new();
     let mut a = rig.claim("a", 1, P0);

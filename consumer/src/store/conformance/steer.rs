@@ -5,7 +5,7 @@ use keylane_producer::Offset;
 
 use super::{FencedStore, Holder, P0, P1, Place, Rig, StoreSession, Write, bury, job, key, letters, stop};
 use crate::store::{
-    HotKey, LineOrder, Note, NotedRetry, NotedStall, Skipping, Steer, SteerOrder, StopRule, StoppedKey,
+    HotKey, LineAct, LineOrder, Note, NotedRetry, NotedStall, Skipping, Steer, SteerOrder, StopRule, StoppedKey,
 };
 
 pub fn a_paused_key_takes_its_jobs_into_its_line_and_gives_them_back<P: Place>() {
@@ -19,12 +19,13 @@ pub fn a_paused_key_takes_its_jobs_into_its_line_and_gives_them_back<P: Place>()
     assert_eq!(rig.claim("b", 2, P0).claimed.stopped.len(), 1, "the next owner is told");
     let mut b = rig.claim("b", 3, P0);
     let row = told(&mut b);
-    assert!(rig.session().act_on_line(&LineOrder::replay(P0, key("k"), row.version)).unwrap());
+    let resume = LineOrder { act: LineAct::Resume, ..LineOrder::replay(P0, key("k"), row.version) };
+    assert!(rig.session().act_on_line(&resume).unwrap());
     assert!(told(&mut b).released);
     assert_eq!(letters(&b.write(vec![rig.job("k", 0), rig.job("k", 1), rig.job("k", 2)]).unwrap()), "aaa");
     assert!(b.session.overview().unwrap()[0].stopped.is_empty());
     assert_eq!(rig.place.told(), ["k:0", "k:1", "k:2"]);
-    assert_eq!(rig.place.acts(), ["pause", "parked replay"]);
+    assert_eq!(rig.place.acts(), ["pause", "resume"]);
 }
 
 pub fn a_key_that_stands_is_not_paused<P: Place>() {
