@@ -3,9 +3,10 @@
 //! 1. Parameters are put into bytes when the effect is made. What is sent later cannot fail on this side.
 //! 2. Statements that follow each other go to the server together, in the order of their jobs, up to a bound. Whatever else
 //!    is said in the transaction goes behind their answers.
-//! 3. If one of them fails, the transaction is done again, each waited for behind a savepoint: the one fails alone.
+//! 3. A statement that is there many times is parsed once for all of them that go together.
+//! 4. If one of them fails, the transaction is done again, each waited for behind a savepoint: the one fails alone.
 
-use std::{pin::Pin, sync::Arc, task::Poll, time::Duration};
+use std::{collections::HashMap, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::{MaybeDone, maybe_done, poll_fn};
@@ -79,8 +80,24 @@ impl Statement {
         self.params.iter().map(|(raw, of)| (raw as &(dyn ToSql + Sync), of.clone())).collect()
     }
 
-    async fn say(&self, client: &Client) -> Result<(), tokio_postgres::Error> {
-        client.execute_typed(&self.sql, &self.params()).await.map(drop)
+    async fn say(&self, client: &Client, plans: &Plans<'_>) -> Result<(), tokio_postgres::Error> {
+        let Some(plan) = plans.get(&*self.sql) else {
+            return client.execute_typed(&self.sql, &self.params()).await.map(drop);
+        };
+        let params: Vec<&(dyn ToSql + Sync)> = self.params.iter().map(|(raw, _)| raw as &(dyn ToSql + Sync)).collect();
+        client.execute(plan, &params).await.map(drop)
+    }
+
+    fn types(&self) -> impl Iterator<Item = &Type> {
+        self.params.iter().map(|(_, of)| of)
+    }
+
+    /// Whether preparing it asks the database for no type: the client library would keep the question in the session.
+    fn has_known_types(&self) -> bool {
+        let known = |of: &Type| *of != Type::UNKNOWN && Type::from_oid(of.oid()).is_some();
+        let upper = self.sql.trim_start().to_ascii_uppercase();
+        let returns_nothing = ["INSERT", "UPDATE", "DELETE"].iter().any(|word| upper.starts_with(word));
+        returns_nothing && !upper.contains("RETURNING") && self.types().all(known)
     }
 }
 
@@ -157,9 +174,37 @@ impl Pipe {
     }
 }
 
+/// What the server has parsed already, for as long as these statements take.
+type Plans<'s> = HashMap<&'s str, tokio_postgres::Statement>;
+
+/// As often as that a statement must be there to be parsed first, for a round trip.
+const WORTH_A_PLAN: usize = 16;
+
+/// Has each statement parsed that is there many times with the same types. Nothing of it outlives the transaction: it is closed
+/// when the statements were said.
+async fn plan<'s>(client: &Client, statements: &'s [Arc<Statement>], limit: Duration) -> Result<Plans<'s>, SqlError> {
+    let mut alike: HashMap<&str, Vec<&Statement>> = HashMap::new();
+    for statement in statements {
+        alike.entry(&*statement.sql).or_default().push(statement);
+    }
+    let mut plans = Plans::new();
+    for (sql, alike) in alike {
+        let same = |of: &&Statement| of.types().eq(alike[0].types());
+        if alike.len() < WORTH_A_PLAN || !alike[0].has_known_types() || !alike.iter().all(same) {
+            continue;
+        }
+        let types: Vec<Type> = alike[0].types().cloned().collect();
+        let planned = tokio::time::timeout(limit, client.prepare_typed(sql, &types)).await;
+        plans.insert(sql, planned.map_err(|_| SqlError::NoAnswer(limit))??);
+    }
+    Ok(plans)
+}
+
 /// Sends them all, then waits for each answer, in order; the first fault. Each may take as long as one that is sent alone.
 pub(super) async fn send_all(client: &Client, statements: &[Arc<Statement>], limit: Duration) -> Result<(), SqlError> {
-    let mut answers: Vec<_> = statements.iter().map(|statement| Box::pin(maybe_done(statement.say(client)))).collect();
+    let plans = plan(client, statements, limit).await?;
+    let mut answers: Vec<_> =
+        statements.iter().map(|statement| Box::pin(maybe_done(statement.say(client, &plans)))).collect();
     // A request is sent when it is first polled.
     poll_fn(|context| {
         for answer in &mut answers {

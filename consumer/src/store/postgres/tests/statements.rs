@@ -133,6 +133,41 @@ fn many_statements_apply_in_the_order_of_their_jobs() {
     assert_eq!(rig.place.sql(rows), "700|0|7000000|t");
 }
 
+/// Those that are parsed once, directly and through the pooler: their faults are told as the others', and nothing of them is
+/// left in a session.
+fn many_alike<W: Way>() {
+    let rig = Rig::<Database<W>>::new();
+    rig.place.sql("ALTER TABLE told ADD CHECK (line <> 'bad')");
+    let mut a = rig.claim("a", 1, P0);
+    let line = |n: u64| if n == 450 { "bad".to_owned() } else { format!("{n}") };
+    for from in [0, 300, 600, 900] {
+        let jobs = (from..from + 300).map(|n| one(&format!("k{n}"), n, stated(&line(n)))).collect();
+        let written = letters(&a.write(jobs).unwrap());
+        assert_eq!(written.find('f'), (from == 300).then_some(150), "from {from}");
+        assert_eq!(written.matches('a').count(), if from == 300 { 299 } else { 300 });
+        let left = Effect::new(|tx: &mut PostgresTx<'_>| -> Result<(), EffectError> {
+            let of_told = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%told%'";
+            let left: i64 = tx.query_typed(of_told, &[])?[0].get(0);
+            if left == 0 { Ok(()) } else { Err(format!("{left} are left").into()) }
+        });
+        assert_eq!(letters(&a.write(vec![one("left", 2_000 + from, left)]).unwrap()), "a");
+        // After one that failed each is waited for; this is another connection, which has seen no fault.
+        a.session = rig.session();
+    }
+    let told: Vec<String> = (0..1_200).map(line).filter(|line| line != "bad").collect();
+    assert_eq!(rig.place.told(), told);
+}
+
+#[test]
+fn statements_that_are_alike_are_applied_in_order_and_fail_alone() {
+    many_alike::<Stated>();
+}
+
+#[test]
+fn statements_that_are_alike_are_applied_in_order_and_fail_alone_behind_a_pooler() {
+    many_alike::<StatedAndPooled>();
+}
+
 /// A statement, a function and a statement again, of one key.
 fn told_by_three(twin: Twin) -> Vec<String> {
     let rig = with_twin(twin);
