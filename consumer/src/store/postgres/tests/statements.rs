@@ -237,11 +237,11 @@ fn a_stale_owner_s_statements_do_not_land() {
 #[test]
 fn the_limits_hold_for_each_statement() {
     let s = Duration::from_secs;
-    let limits = Limits { statement: s(1), lock: Duration::from_millis(300), answer: s(2), ..Limits::default() };
+    let limits = Limits { statement: s(4), lock: s(2), answer: s(6), ..Limits::default() };
     let rig = StatedRig::at(Database::fresh().with(|store| store.with_limits(limits)));
     let mut a = rig.claim("a", 1, P0);
     let sleeps = |seconds: &str| Effect::statement(format!("SELECT pg_sleep({seconds})"), &[]);
-    let jobs = (0..8).map(|n| one(&format!("k{n}"), n, sleeps("0.4"))).collect();
+    let jobs = (0..8).map(|n| one(&format!("k{n}"), n, sleeps("1"))).collect();
     assert_eq!(letters(&a.write(jobs).unwrap()), "aaaaaaaa");
     let jobs = vec![rig.job("k", 8), one("slow", 9, sleeps("30")), rig.job("m", 10)];
     assert_eq!(letters(&a.write(jobs).unwrap()), "afa");
