@@ -57,6 +57,7 @@ mod results;
 mod rules;
 mod schema;
 mod scope;
+mod statement;
 mod steer;
 mod stopped;
 mod wire;

@@ -4,9 +4,13 @@
 //!    it said something, the transaction is rolled back and done again with them, and so are the next ones ([`Care`]).
 //! 2. A savepoint costs no round trip: it goes ahead of the effect's first statement, together with the release of the one
 //!    before.
-//! 3. An effect fails alone, unless what failed is the database: then the whole write is tried again.
+//! 3. Effects that are one statement go together as long as there are no savepoints ([`Statement`]).
+//! 4. An effect fails alone, unless what failed is the database: then the whole write is tried again.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use tokio_postgres::{
     Row,
@@ -16,6 +20,7 @@ use tokio_postgres::{
 use super::{
     PostgresStore,
     fault::{Kind, SqlError, of_the_store},
+    statement::Statement,
     wire::{Transaction, Wire},
     words,
 };
@@ -36,11 +41,13 @@ pub struct PostgresTx<'t> {
     failed: Option<(Kind, String)>,
     /// Whether the database was sent anything.
     spoke: bool,
+    /// Whether a statement that nobody waits for goes together with others.
+    together: bool,
 }
 
 impl<'t> PostgresTx<'t> {
     pub(super) fn in_transaction(tx: &'t mut Transaction<'_>) -> Self {
-        Self { wire: tx.wire(), failed: None, spoke: false }
+        Self { wire: tx.wire(), failed: None, spoke: false, together: false }
     }
 }
 
@@ -93,6 +100,22 @@ impl PostgresTx<'_> {
         self.speak(sql, async |client| client.query_typed(sql, params).await)
     }
 
+    /// Runs a statement whose answer nobody waits for, if it may go together with others.
+    pub(super) fn send(&mut self, statement: &Arc<Statement>) -> Result<(), EffectError> {
+        if let Some(unfit) = &statement.unfit {
+            return Err(unfit.as_ref().into());
+        }
+        if !self.together {
+            return Ok(self.execute_typed(&statement.sql, &statement.params()).map(drop)?);
+        }
+        if let Some(rule) = words::denied(&statement.sql) {
+            return Err(SqlError::Denied(rule).into());
+        }
+        self.spoke = true;
+        let sent = self.wire.pipe(statement);
+        Ok(self.note(sent)?)
+    }
+
     fn speak<T>(
         &mut self,
         sql: &str,
@@ -103,6 +126,10 @@ impl PostgresTx<'_> {
         }
         self.spoke = true;
         let answer = self.wire.ask(ask);
+        self.note(answer)
+    }
+
+    fn note<T>(&mut self, answer: Result<T, SqlError>) -> Result<T, SqlError> {
         if let (Err(fault), None) = (&answer, &self.failed) {
             self.failed = Some((fault.kind(), fault.to_string()));
         }
@@ -179,7 +206,7 @@ impl Savepoint {
         if self.used {
             self.state = State::Fresh;
         }
-        let mut shared = PostgresTx { wire, failed: None, spoke: false };
+        let mut shared = PostgresTx { wire, failed: None, spoke: false, together: !self.used };
         let outcome =
             catch_unwind(AssertUnwindSafe(|| (effect.0)(&mut shared))).unwrap_or_else(|panic| Err(panicked(&*panic)));
         let PostgresTx { failed, spoke, .. } = shared;

@@ -47,6 +47,8 @@ impl SqlError {
             Self::NoAnswer(_) | Self::NotConnected | Self::Standby => Kind::Passes,
             Self::Denied(_) => Kind::Other,
             Self::Database(error) => match error.code() {
+                // Too few parameters for a statement; what a pooler says by this code ends the connection.
+                Some(code) if code.code() == "08P01" && !self.ends_the_connection() => Kind::Other,
                 Some(code) => kind_of(code),
                 None if is_about_certificates(error) => Kind::Refused,
                 // A statement that could not be put into bytes or read from them is the caller's.

@@ -129,8 +129,8 @@ fn carry_out(
     }
     for moved in &reset.moved {
         tx.execute("UPDATE keylane.scope SET versions = versions + 1 WHERE scope = $1", &here)?;
-        let sql = "INSERT INTO keylane.stopped (scope, part, key, \"offset\", job_id, attempts, rule, reason, since, version, released)
-                   SELECT scope, $2, $3, 0, '', 0, $4, $5, now(), versions, false FROM keylane.scope WHERE scope = $1
+        let sql = "INSERT INTO keylane.stopped (scope, part, key, \"offset\", job_id, attempts, rule, reason, version, released)
+                   SELECT scope, $2, $3, 0, '', 0, $4, $5, versions, false FROM keylane.scope WHERE scope = $1
                    ON CONFLICT DO NOTHING";
         let params: [Param<'_>; 5] = [
             (&scope, Type::INT8),

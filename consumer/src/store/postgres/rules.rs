@@ -101,6 +101,15 @@ impl Rules {
         true
     }
 
+    /// The wrong order: what nobody waits for is sent at the end of the transaction.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "nothing but a test can change this rule"))]
+    pub(super) fn keeps_order(&self) -> bool {
+        #[cfg(test)]
+        return !self.twin.sends_late;
+        #[cfg(not(test))]
+        true
+    }
+
     /// All rules of a write stand.
     pub(super) fn are_whole(&self) -> bool {
         self.row && self.intends() && self.heeds_timelines() && !self.looks_outside()

@@ -38,6 +38,7 @@ mod restarts;
 mod roles;
 mod scene;
 mod secured;
+mod statements;
 mod steps;
 mod storm;
 mod twins;
@@ -55,6 +56,7 @@ pub(in crate::store) struct Twin {
     pub(in crate::store) leaves_isolation: bool,
     pub(in crate::store) acts_beside_owners: bool,
     pub(in crate::store) knows_no_standby: bool,
+    pub(in crate::store) sends_late: bool,
     pub(in crate::store) checked: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
@@ -64,6 +66,16 @@ pub(super) trait Way {
     const SETTINGS: &str = "";
 
     fn url(database: &str) -> String;
+
+    /// An effect that writes a line to the user's table.
+    fn tell(line: &str) -> Effect<PostgresStore> {
+        tell(line)
+    }
+
+    /// An effect of this SQL.
+    fn sql(text: &str) -> Effect<PostgresStore> {
+        sql(text)
+    }
 }
 
 /// Itself.
@@ -160,11 +172,11 @@ impl<W: Way> Place for Database<W> {
     }
 
     fn tell(&self, line: &str) -> Effect<PostgresStore> {
-        tell(line)
+        W::tell(line)
     }
 
     fn spoil_commit(&self) -> Effect<PostgresStore> {
-        sql("INSERT INTO owed VALUES (999999)")
+        W::sql("INSERT INTO owed VALUES (999999)")
     }
 
     fn told(&self) -> Vec<String> {
@@ -257,6 +269,14 @@ mod port {
 
 mod pooled {
     crate::store_conformance!(super::Database<super::Pooled>);
+}
+
+mod stated {
+    crate::store_conformance!(super::Database<super::statements::Stated>);
+}
+
+mod stated_and_pooled {
+    crate::store_conformance!(super::Database<super::statements::StatedAndPooled>);
 }
 
 mod strict {

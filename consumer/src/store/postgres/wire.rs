@@ -19,6 +19,7 @@ use super::{
     address::PostgresAddress,
     fault::{SqlError, at_begin, cannot},
     rules::Rules,
+    statement::{Pipe, Statement, send_all},
 };
 use crate::error::{Detail, Error};
 
@@ -61,6 +62,8 @@ pub(super) struct Wire {
     link: Option<Link>,
     /// Sent before the next statement, without waiting for its answer in between.
     ahead: String,
+    /// Statements of effects, to be sent together before anything else is said.
+    pipe: Pipe,
     rules: Rules,
 }
 
@@ -72,7 +75,7 @@ struct Link {
 
 impl Wire {
     pub(super) fn new(address: Arc<PostgresAddress>, limits: Limits, rules: Rules) -> Self {
-        Self { address, limits, link: None, ahead: String::new(), rules }
+        Self { address, limits, link: None, ahead: String::new(), pipe: Pipe::default(), rules }
     }
 
     /// Connects now, so that a wrong password or host is told at once.
@@ -212,11 +215,33 @@ impl Wire {
         !self.ahead.is_empty()
     }
 
+    /// Sends this statement together with those that follow; waits for none of them before that many are there.
+    pub(super) fn pipe(&mut self, statement: &Arc<Statement>) -> Result<(), SqlError> {
+        debug_assert!(self.ahead.is_empty(), "savepoints and statements that nobody waits for do not go together");
+        self.pipe.add(statement);
+        if self.pipe.is_full() { self.flush() } else { Ok(()) }
+    }
+
+    /// Sends the statements that wait to be, and waits for their answers.
+    fn flush(&mut self) -> Result<(), SqlError> {
+        let statements = self.pipe.take();
+        if statements.is_empty() {
+            return Ok(());
+        }
+        let Some(Link { client, runtime }) = &self.link else { return Err(SqlError::NotConnected) };
+        let answer = runtime.block_on(send_all(client, &statements, self.limits.answer));
+        self.pipe.note(&answer);
+        self.close_if_useless(answer)
+    }
+
     /// Asks the client, behind what is to be sent ahead. The first fault of the two is told.
     pub(super) fn ask<T>(
         &mut self,
         ask: impl AsyncFnOnce(&Client) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, SqlError> {
+        if self.rules.keeps_order() {
+            self.flush()?;
+        }
         let ahead = std::mem::take(&mut self.ahead);
         if ahead.is_empty() {
             return self.wait(ask);
@@ -232,6 +257,10 @@ impl Wire {
     fn wait<T>(&mut self, ask: impl AsyncFnOnce(&Client) -> Result<T, tokio_postgres::Error>) -> Result<T, SqlError> {
         let Some(Link { client, runtime }) = &self.link else { return Err(SqlError::NotConnected) };
         let answer = within(runtime, self.limits.answer, ask(client));
+        self.close_if_useless(answer)
+    }
+
+    fn close_if_useless<T>(&mut self, answer: Result<T, SqlError>) -> Result<T, SqlError> {
         if answer.as_ref().is_err_and(SqlError::ends_the_connection) {
             self.link = None;
         }
@@ -264,6 +293,16 @@ impl Transaction<'_> {
 
     pub(super) fn rules(&self) -> &Rules {
         &self.wire.rules
+    }
+
+    /// All that effects said was sent and answered, when this is.
+    pub(super) fn flush(&mut self) -> Result<(), SqlError> {
+        self.wire.flush()
+    }
+
+    /// A statement failed that was sent with others: an effect's fault, and not of what was asked when it came out.
+    pub(super) fn is_lost_to_an_effect(&self) -> bool {
+        self.wire.pipe.has_failed()
     }
 
     pub(super) fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, SqlError> {
@@ -308,6 +347,7 @@ impl Transaction<'_> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         self.wire.ahead.clear();
+        self.wire.pipe.clear();
         // One that cannot be rolled back ends with its connection.
         if self.open && self.wire.link.is_some() && self.say("ROLLBACK").is_err() {
             self.wire.link = None;

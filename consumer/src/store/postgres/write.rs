@@ -138,9 +138,14 @@ fn attempt(
         Some(found) => found,
         None => reach(batch, plan, span).read(&mut tx, scope).map_err(&sql)?,
     };
-    let change = match Writer::new(&mut tx, scope, care).write(batch, plan, span, found) {
+    let written = Writer::new(&mut tx, scope, care).write(batch, plan, span, found);
+    let change = match written {
         Ok(change) => change,
         Err(Halt::Turn(turn)) => return Ok(turn),
+        Err(Halt::Failed(_)) if tx.is_lost_to_an_effect() => {
+            care.take();
+            return Ok(Turn::Again);
+        }
         Err(Halt::Failed(error)) => return Err(error),
     };
     if plan.look(batch) {
@@ -253,6 +258,7 @@ impl<'s, 'w> Writer<'s, 'w> {
             self.joined.add(partition, &place.admitted, &after);
         }
         self.savepoint.close(self.tx);
+        self.tx.flush().map_err(&sql)?;
         self.parked.insert(self.tx, self.scope).map_err(&sql)?;
         match self.results.insert(self.tx, self.scope) {
             Ok(taken) if taken.is_empty() => {}

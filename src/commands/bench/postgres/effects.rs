@@ -1,5 +1,5 @@
 //! Fenced once-only effects, against the same statements without fence and marker: in the same batches, and in a transaction
-//! for each job; and fenced results, which go as one statement. Through one session, and through several at once, each with a partition of its own.
+//! for each job; the same as statements that go together; and fenced results, which go as one statement. Through one session, and through several at once, each with a partition of its own.
 
 use std::{sync::Arc, thread};
 
@@ -19,7 +19,7 @@ use super::{
         row::{Aim, Row},
     },
     Bench,
-    site::insert,
+    site::{Site, insert},
 };
 use crate::exit::{Code, Failure};
 
@@ -45,7 +45,11 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
             let row = Row::pair("effects", what, "jobs/s", "the same batches without fence and marker", pair);
             rows.push(row.aiming(Aim::RatioAtLeast(0.9)));
         }
-        for (leaves, name) in [(Leaves::Effect, "effects of one row"), (Leaves::Result, "results")] {
+        for (leaves, name) in [
+            (Leaves::Effect, "effects of one row"),
+            (Leaves::Statement, "statements of one row"),
+            (Leaves::Result, "results"),
+        ] {
             bench.progress.say(&format!("fenced {name} over {over}, against a transaction a job"));
             let ours = || fenced(bench, count, BATCHES[0], connections, leaves);
             let seen = side_by_side(rounds, ours, || plain(bench, alone, 1, connections))?;
@@ -60,8 +64,10 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
 /// What a job leaves.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaves {
-    /// A row, by a statement of its own.
+    /// A row, by a function that waits for its statement.
     Effect,
+    /// A row, by a statement that goes together with others.
+    Statement,
     /// A result.
     Result,
 }
@@ -116,12 +122,14 @@ fn batches_of(
     // A claim does not forget what is done, so each round goes on behind the last one.
     let base = bench.site.next_offsets(count);
     let result = Bytes::from(format!("\"{}\"", "x".repeat(bench.jobs.payload().len())));
+    let insert: Arc<str> = bench.site.insert().into();
     let write = |n: u64| -> Result<JobWrite<PostgresStore>, Failure> {
         let job = Arc::new(bench.jobs.job(n)?);
         let write = match leaves {
             Leaves::Effect => {
                 Write::Effect(bench.site.effect(job.key.as_bytes().to_vec(), bench.jobs.payload().clone()))
             }
+            Leaves::Statement => Write::Effect(Site::statement(&insert, job.key.as_bytes(), bench.jobs.payload())),
             Leaves::Result => Write::Result(result.clone()),
         };
         Ok(JobWrite { offset: Offset(base + n), job, attempt: Attempt::FIRST, write })

@@ -13,7 +13,7 @@ use super::{
         row::{Aim, Row},
     },
     Bench,
-    worker::{markers, upserts},
+    worker::{Effects, markers, upserts},
 };
 use crate::exit::{Code, Failure};
 
@@ -77,7 +77,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
 
 fn against(bench: &Bench<'_>, peer: &Peer) -> Result<Row, Failure> {
     let ours = match peer.place {
-        Where::Postgres => "a whole worker, an upsert a job, SQLite in",
+        Where::Postgres => "a whole worker, an upsert a job as a statement, SQLite in",
         Where::Redis => "a whole worker, markers only, SQLite in",
     };
     let unmeasured = |why| Ok(Row::unmeasured("peers", ours, "jobs/s", peer.what, why));
@@ -91,7 +91,7 @@ fn against(bench: &Bench<'_>, peer: &Peer) -> Result<Row, Failure> {
     let count = bench.args.jobs;
     let rate = |worked: Worked| worked.jobs_a_second;
     let work = || match peer.place {
-        Where::Postgres => upserts(bench, count, PostgresStore::CONNECTIONS).map(rate),
+        Where::Postgres => upserts(bench, count, PostgresStore::CONNECTIONS, Effects::Statements).map(rate),
         Where::Redis => markers(bench, count).map(rate),
     };
     let theirs = || run(folder, peer, &place, peer.jobs.min(count));

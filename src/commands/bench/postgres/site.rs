@@ -150,6 +150,11 @@ impl Site {
         })
     }
 
+    /// The same as a statement, which goes together with those of other jobs.
+    pub(super) fn statement(sql: &Arc<str>, key: &[u8], value: &[u8]) -> Effect<PostgresStore> {
+        Effect::statement(Arc::clone(sql), &[(&key, Type::BYTEA), (&value, Type::BYTEA)])
+    }
+
     /// One statement in a transaction of its own.
     pub(super) fn say(&self, sql: &str) -> Result<(), Failure> {
         self.connection().transaction(|tx| tx.execute(sql, &[]))?;
