@@ -134,7 +134,7 @@ fn the_bench_measures_on_postgres_and_leaves_nothing_behind() {
     let ended = place.run(&[&["bench", "postgres", "--store", &store][..], &tiny].concat()).expect(0);
     let rows: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |figure: &str| rows.iter().filter(|row| row["figure"] == figure).count();
-    assert_eq!(["effects", "claims", "worker", "peers", "kafka"].map(of), [8, 1, 6, 4, 1]);
+    assert_eq!(["effects", "claims", "worker", "peers", "kafka"].map(of), [10, 1, 7, 4, 1]);
     for row in &rows {
         // Programs and brokers that were not named.
         let elsewhere = row["figure"] == "peers" || row["figure"] == "kafka";
