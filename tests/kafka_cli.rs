@@ -5,6 +5,7 @@
 #[allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 mod process;
 
+use keylane_producer::partition_of;
 use keylane_testing::kafka::shared;
 
 use process::Place;
@@ -69,6 +70,51 @@ fn a_reset_of_the_fence_is_dry_until_it_is_executed_and_keeps_what_was_done() {
     place.run(&of(&["enqueue", "--one", "k"])).expect(0);
     let after = place.run(&of(&["work", "--until-empty", "--builtin", "discard", "-o", "json"])).expect(0);
     assert!(after.stdout.contains(r#""applied":1"#), "what was done before is done: {}", after.stdout);
+}
+
+/// What a person sees of it, from the first parked job to the last replay.
+#[test]
+fn a_key_that_is_parked_when_its_queue_gets_more_partitions_keeps_its_order() {
+    let place = place();
+    let of =
+        |args: &[&'static str]| [args, &["--queue", "grows", "--group", "grows", "--store", "sqlite:s.db"]].concat();
+    let run = |args: &[&'static str]| place.run(&of(args));
+    place.run(&["queue", "create", "grows", "--partitions", "2"]).expect(0);
+    let moves = |key: &String| {
+        let at = |count: &str| partition_of(key.as_bytes(), count.parse().unwrap());
+        at("2") != at("5")
+    };
+    let key: &'static str = (0..).map(|n| format!("key-{n}")).find(moves).unwrap().leak();
+    let work = |answer: &'static str, code: i32| {
+        let script = format!("while read -r line; do echo '{answer}'; done").leak();
+        let mut command = of(&["work", "--until-empty"]);
+        command.extend(["--exec", "sh", "-c", script]);
+        place.run(&command).expect(code)
+    };
+    let done = r#"{"outcome":"done","result":1}"#;
+    for body in ["1", "2"] {
+        run(&["enqueue", "--one", key, "--body", body]).expect(0);
+    }
+    work(r#"{"outcome":"reject","reason":"no account"}"#, 1);
+
+    shared(3).add_partitions("grows", 5).unwrap();
+    let dry = run(&["fence", "reset", "--why", "grown"]).expect(0).stdout;
+    assert!(dry.contains("1 parked key would be held in the new place too"), "{dry}");
+    run(&["fence", "reset", "--why", "grown", "--execute"]).expect(0);
+    run(&["enqueue", "--one", key, "--body", "3"]).expect(0);
+    work(done, 1);
+    assert_eq!(run(&["results"]).expect(0).stdout, "", "the newer job waits too");
+    let listed = run(&["parked", "list"]).expect(0).stdout;
+    assert_eq!(listed.matches(key).count(), 2, "{listed}");
+
+    // The older line first, whether it is named or not.
+    let both = run(&["parked", "replay", "--all", "--why", "there is one", "--execute"]).expect(1).stdout;
+    assert!(both.contains("2 jobs") && both.contains("older jobs wait in another partition"), "{both}");
+    work(done, 1);
+    assert_eq!(run(&["results"]).expect(0).stdout.lines().count(), 2);
+    run(&["parked", "replay", key, "--why", "there is one", "--execute"]).expect(0);
+    work(done, 0);
+    assert_eq!(run(&["results"]).expect(0).stdout.lines().count(), 3);
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn reset(args: &ResetArgs, global: &Global, output: &mut Output) -> Result<Code,
     if !reset.moved.is_empty() {
         let keys = counted(reset.moved.len() as u64, "parked key");
         output.line(&format!(
-            "{keys} {would}stand still in the new place too: newer jobs wait there until the older line is replayed or dropped"
+            "{keys} {would}held in the new place too: newer jobs wait there until the older line is replayed or dropped"
         ))?;
     }
     if reset.forgets_progress {
