@@ -39,10 +39,15 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
+        // A sidecar prints its address as a URL.
+        let bare = text.strip_prefix("http://").map_or(text, |rest| rest.strip_suffix('/').unwrap_or(rest));
+        let is_host = |host: &str| {
+            !host.is_empty() && !host.contains(['/', '?', '#', '@']) && !host.contains(char::is_whitespace)
+        };
+        let port = bare.rsplit_once(':').filter(|(host, _)| is_host(host)).map(|(_, port)| port.parse::<u16>());
         match port {
-            Some(Ok(port)) if port > 0 => Ok(Self(text.to_owned())),
-            _ => Err("not HOST:PORT".to_owned()),
+            Some(Ok(port)) if port > 0 => Ok(Self(bare.to_owned())),
+            _ => Err("not HOST:PORT or http://HOST:PORT".to_owned()),
         }
     }
 }
@@ -236,7 +241,15 @@ mod tests {
         for good in ["127.0.0.1:9465", "keylane-workers.prod.svc:9465", "[::1]:80"] {
             assert!(good.parse::<Target>().is_ok(), "{good}");
         }
+        for url in ["http://127.0.0.1:9465", "http://127.0.0.1:9465/"] {
+            assert_eq!(url.parse(), "127.0.0.1:9465".parse::<Target>(), "as a sidecar prints it");
+        }
         for bad in ["", "host", "host:", ":80", "host:0", "host:99999", "http://host"] {
+            assert!(bad.parse::<Target>().is_err(), "{bad}");
+        }
+        for bad in
+            ["https://host:80", "http://http://host:80", "ftp://host:80", "host/path:80", "me@host:80", "a host:80"]
+        {
             assert!(bad.parse::<Target>().is_err(), "{bad}");
         }
     }
