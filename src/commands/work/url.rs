@@ -181,14 +181,17 @@ impl UrlHandler {
 async fn connected(to: &Address) -> Result<TcpStream, String> {
     let found =
         tokio::net::lookup_host((to.host(), to.port())).await.map_err(|_| "its name is not known".to_owned())?;
-    let here: Vec<SocketAddr> = found.filter(|at| at.ip().is_loopback()).collect();
-    if here.is_empty() {
-        return Err("its name is of another machine".to_owned());
-    }
+    let here = of_this_machine(found)?;
     let stream = TcpStream::connect(here.as_slice()).await.map_err(|error| error.to_string())?;
     // A job is one small request: it is not to wait for more.
     let _ = stream.set_nodelay(true);
     Ok(stream)
+}
+
+/// Whatever a name stands for, a job and its fence go to no other machine.
+fn of_this_machine(found: impl Iterator<Item = SocketAddr>) -> Result<Vec<SocketAddr>, String> {
+    let here: Vec<SocketAddr> = found.filter(|at| at.ip().is_loopback()).collect();
+    if here.is_empty() { Err("its name is of another machine".to_owned()) } else { Ok(here) }
 }
 
 impl<S: FencedStore> Handler<S> for UrlHandler {
@@ -197,5 +200,18 @@ impl<S: FencedStore> Handler<S> for UrlHandler {
             Ok(answer) => answer.outcome(&context.job.id, jiff::Timestamp::now()),
             Err(failed) => Outcome::retry(redacted(&failed.to_string())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_stands_for_other_machines_too_is_asked_on_this_one_alone() {
+        let at = |address: &str| address.parse::<SocketAddr>().unwrap();
+        let (here, elsewhere) = (["127.0.0.1:80", "[::1]:80"].map(at), ["192.0.2.1:80", "[2001:db8::1]:80"].map(at));
+        assert_eq!(of_this_machine(here.into_iter().chain(elsewhere)), Ok(here.to_vec()));
+        assert!(of_this_machine(elsewhere.into_iter()).unwrap_err().contains("another machine"));
     }
 }
