@@ -11,12 +11,13 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use keylane_consumer::{
     Error, Handler, Notice, Summary, Worker, WorkerHandle,
     group::{Group, GroupControl, GroupEvent, kafka::KafkaGroup},
     store::sqlite::SqliteStore,
 };
-use keylane_producer::Partition;
+use keylane_producer::{Partition, Record};
 use keylane_sidecar::{
     Snapshot,
     spool::{Edition, Spooled},
@@ -31,6 +32,8 @@ pub(crate) struct How {
     /// Shut: a poll does not go on after it has told an assignment.
     pub(crate) assigned: Gate,
     pub(crate) shown: Shown,
+    /// A twin's: each key lies in one piece of memory with the rest of its record.
+    pub(crate) in_one_piece: bool,
 }
 
 /// What it shows of itself.
@@ -57,7 +60,7 @@ impl Shown {
 
 impl How {
     pub(crate) fn gated(&self, group: KafkaGroup) -> impl Group + use<> {
-        Gated { group, gate: self.gate.clone(), assigned: self.assigned.clone() }
+        Gated { group, gate: self.gate.clone(), assigned: self.assigned.clone(), in_one_piece: self.in_one_piece }
     }
 }
 
@@ -92,12 +95,16 @@ struct Gated {
     group: KafkaGroup,
     gate: Gate,
     assigned: Gate,
+    in_one_piece: bool,
 }
 
 impl Group for Gated {
     fn poll(&mut self, limit: Duration, sink: &mut dyn FnMut(GroupEvent)) -> Result<(), Error> {
         self.gate.pass();
-        self.group.poll(limit, &mut |event| {
+        self.group.poll(limit, &mut |mut event| {
+            if let (true, GroupEvent::Records { records, .. }) = (self.in_one_piece, &mut event) {
+                records.iter_mut().for_each(|stored| join(&mut stored.record));
+            }
             let given = matches!(event, GroupEvent::Assigned(_));
             sink(event);
             if given {
@@ -108,6 +115,14 @@ impl Group for Gated {
 
     fn control(&self) -> Arc<dyn GroupControl> {
         self.group.control()
+    }
+}
+
+fn join(record: &mut Record) {
+    if let (Some(key), Some(value)) = (&mut record.key, &mut record.value) {
+        let mut whole = Bytes::from([&key[..], &value[..]].concat());
+        *key = whole.split_to(key.len());
+        *value = whole;
     }
 }
 

@@ -20,6 +20,9 @@ use crate::{
 
 type Header = (Bytes, Option<Bytes>);
 
+/// What is larger than this besides its key has the key in a piece of its own.
+const LARGE: usize = 1 << 10;
+
 /// Reads a message that was fetched.
 ///
 /// # Safety
@@ -33,20 +36,21 @@ pub unsafe fn read(message: *const RDKafkaMessage) -> StoredRecord {
         let mut kind = native::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
         let timestamp = native::rd_kafka_message_timestamp(message, &raw mut kind);
         let (list, count) = headers_of(message);
-        // In one piece: to find room for each part costs more than to copy it.
-        let mut whole = Vec::with_capacity(
-            lengths(key)
-                + lengths(value)
-                + headers(list).map(|(name, value)| name.len() + lengths(value)).sum::<usize>(),
-        );
-        [key, value].into_iter().flatten().for_each(|part| whole.extend_from_slice(part));
+        let rest = lengths(value) + headers(list).map(|(name, value)| name.len() + lengths(value)).sum::<usize>();
+        // In one piece: to find room for each part costs more than to copy it. But a key outlives its record in a worker's
+        // tables, and would keep the whole piece alive.
+        let apart = rest > LARGE;
+        let mut whole = Vec::with_capacity(rest + if apart { 0 } else { lengths(key) });
+        let key_apart = key.filter(|_| apart).map(Bytes::copy_from_slice);
+        [key.filter(|_| !apart), value].into_iter().flatten().for_each(|part| whole.extend_from_slice(part));
         for (name, value) in headers(list) {
             whole.extend_from_slice(name);
             whole.extend_from_slice(value.unwrap_or_default());
         }
         let mut whole = Bytes::from(whole);
         let mut part = |length: usize| whole.split_to(length);
-        let (key, value) = (key.map(|key| part(key.len())), value.map(|value| part(value.len())));
+        let key = key_apart.or_else(|| key.map(|key| part(key.len())));
+        let value = value.map(|value| part(value.len()));
         let mut copied = Vec::with_capacity(count);
         copied.extend(headers(list).map(|(name, value)| (part(name.len()), value.map(|value| part(value.len())))));
         let record = Record { key, value, headers: copied, timestamp: Timestamp(timestamp.max(0)) };

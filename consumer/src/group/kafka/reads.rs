@@ -74,9 +74,11 @@ impl Reads {
         mem::take(&mut self.places).into_iter().filter(|(_, place)| place.held).map(|(partition, _)| partition)
     }
 
-    /// Tells nothing of it for now, and forgets nothing. `false` if it is not read, or has large records.
+    /// Tells nothing of it for now, and forgets nothing. `false` if it is not read, has large records, or nobody knows how large
+    /// its records are.
     pub(super) fn hold(&mut self, partition: Partition) -> bool {
-        let Some(place) = self.places.get_mut(&partition).filter(|place| place.mean <= SMALL) else { return false };
+        let small = |place: &&mut Place| (1..=SMALL).contains(&place.mean);
+        let Some(place) = self.places.get_mut(&partition).filter(small) else { return false };
         if !mem::replace(&mut place.held, true) {
             self.to_tell.less(place);
         }
@@ -258,14 +260,19 @@ mod tests {
         reads.record(P, at(6));
         assert!(!reads.go_on(P, Offset(5)) && !reads.go_on(P, Offset(7)));
         reads.begin(P, Offset(5));
+        assert!(!reads.hold(P), "its next records may be large");
         assert!(!reads.go_on(P, Offset(5)), "begun anew, it is not held");
         reads.record(P, at(5));
         assert_eq!(told(&mut reads), [(5, vec![5], 6, false)]);
         assert!(!reads.stop(P));
-        reads.begin(P, Offset(6));
-        assert!(reads.hold(P) && reads.stop(P), "who stops it must know");
-        reads.begin(P, Offset(6));
-        assert!(reads.hold(P));
+        let begin_and_hold = |reads: &mut Reads| {
+            reads.begin(P, Offset(6));
+            reads.record(P, at(6));
+            assert!(reads.hold(P));
+        };
+        begin_and_hold(&mut reads);
+        assert!(reads.stop(P), "who stops it must know");
+        begin_and_hold(&mut reads);
         assert_eq!(reads.stop_all().collect::<Vec<_>>(), [P]);
     }
 
