@@ -42,7 +42,7 @@ use crate::{
 };
 
 pub(crate) use bench::{
-    BenchArgs, BenchCommand, Figure, KafkaArgs, KafkaFigure, LocalArgs, PostgresArgs, PostgresFigure,
+    BenchArgs, BenchCommand, Figure, KafkaArgs, KafkaFigure, KafkaWorkerArgs, LocalArgs, PostgresArgs, PostgresFigure,
 };
 pub(crate) use board::{BoardArgs, BoardUrl, ModelArgs, NarrateArgs, TimelineArgs};
 pub(crate) use config::{CheckArgs, ConfigArgs, ConfigCommand};

@@ -20,6 +20,9 @@ pub(crate) enum BenchCommand {
     /// Measure a worker on Kafka against a bare poll loop, and what moves when workers come and go
     #[command(after_help = KAFKA_HELP)]
     Kafka(KafkaArgs),
+    /// The worker that `bench kafka` measures in a process of its own
+    #[command(hide = true)]
+    KafkaWorker(KafkaWorkerArgs),
     /// Measure fenced effects in a Postgres database against unfenced ones, claims, and other queues there
     #[command(after_help = POSTGRES_HELP)]
     Postgres(PostgresArgs),
@@ -128,6 +131,26 @@ pub(crate) struct KafkaArgs {
     /// Where to make the store's file; it is removed at the end [default: the folder for temporary files]
     #[arg(long, env = "KEYLANE_BENCH_FOLDER", hide_env_values = true, value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
+}
+
+/// Arguments of the bench's own worker, which it starts itself.
+#[derive(Debug, Args)]
+pub(crate) struct KafkaWorkerArgs {
+    /// Milliseconds that a job waits
+    #[arg(long)]
+    pub(crate) wait: u64,
+
+    /// Jobs that are measured
+    #[arg(long)]
+    pub(crate) jobs: u64,
+
+    /// Jobs before these
+    #[arg(long)]
+    pub(crate) warmup: u64,
+
+    /// Jobs at once
+    #[arg(long)]
+    pub(crate) running: usize,
 }
 
 const LOCAL_HELP: &str = "\

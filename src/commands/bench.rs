@@ -41,6 +41,7 @@ pub(crate) fn run(args: &BenchArgs, global: &Global, output: &mut Output) -> Res
     match &args.command {
         BenchCommand::Local(args) => local(args, global, output),
         BenchCommand::Kafka(args) => kafka::run(args, global, output),
+        BenchCommand::KafkaWorker(args) => kafka::work(args, global),
         BenchCommand::Postgres(args) => postgres::run(args, global, output),
     }
 }

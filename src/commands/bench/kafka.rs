@@ -31,6 +31,8 @@ struct Bench<'a> {
     progress: Progress,
 }
 
+pub(super) use self::waits::work;
+
 pub(super) fn run(args: &KafkaArgs, global: &Global, output: &mut Output) -> Result<Code, Failure> {
     let BrokerUrl::Kafka(_) = &global.broker else {
         return Err(Failure::new(Code::Usage, "'bench kafka' needs brokers to measure on")

@@ -36,7 +36,7 @@ fn check(cli: &Cli) -> Result<(), Failure> {
         Command::Enqueue(_) | Command::Queue(_) => broker(global),
         Command::Bench(args) => match &args.command {
             BenchCommand::Local(_) => Ok(()),
-            BenchCommand::Kafka(_) => broker(global),
+            BenchCommand::Kafka(_) | BenchCommand::KafkaWorker(_) => broker(global),
             BenchCommand::Postgres(args) => {
                 bench::postgres::address(global)?;
                 let kafka = bench::postgres::figures(args).contains(&PostgresFigure::Kafka);

@@ -22,7 +22,7 @@ use std::{
 
 use keylane_consumer::clock::{BootTime, Clock};
 use keylane_producer::{
-    Job, JobKey,
+    Enqueuer, Job, JobKey,
     kafka::{
         KafkaContext,
         rdkafka::{
@@ -30,6 +30,7 @@ use keylane_producer::{
             consumer::{BaseConsumer, Consumer},
         },
     },
+    log::kafka::KafkaLog,
     partition_of,
 };
 use rusqlite::Connection;
@@ -92,7 +93,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
         frozen.push(scene.latest_of_those_that_stayed(from));
     }
     let most = |seconds: Vec<f64>| Spread::of(seconds);
-    Ok(vec![
+    let mut rows = vec![
         Row::alone("moves", "kill -9 to the first job of its partitions elsewhere", "s", most(killed))
             .aiming(Aim::OursBelow(SESSION.as_secs_f64() + 1.0)),
         Row::alone("moves", "SIGTERM to the first job of its partitions elsewhere", "s", most(left))
@@ -101,8 +102,9 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
             .aiming(Aim::OursBelow(0.05)),
         Row::alone("moves", "the same, another joins while one is frozen", "s", most(frozen))
             .aiming(Aim::OursBelow(0.5)),
-        coordinator::measure(bench)?,
-    ])
+    ];
+    rows.extend(coordinator::measure(bench)?);
+    Ok(rows)
 }
 
 /// How jobs come.
@@ -236,14 +238,21 @@ impl Scene {
 
     /// The latest that a job ran of a partition which one worker has had all the while, in seconds.
     fn latest_of_those_that_stayed(&self, since: BootTime) -> f64 {
+        self.latest_of_each_that_stayed(since).into_values().fold(0.0, f64::max)
+    }
+
+    /// The same by partition.
+    fn latest_of_each_that_stayed(&self, since: BootTime) -> BTreeMap<u32, f64> {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_partition = |(partition, ran): (&u32, &Vec<Ran>)| {
+        let of_partition = |(&partition, ran): (&u32, &Vec<Ran>)| {
             let (before, ran) = ran.split_at(ran.partition_point(|ran| ran.at < since));
             let stayed = before.last().is_some_and(|last| ran.iter().all(|ran| ran.worker == last.worker));
-            let late = ran.iter().filter_map(|ran| log.late(*partition, ran));
-            if stayed { late.fold(0.0, f64::max) } else { 0.0 }
+            let late = ran.iter().filter_map(|ran| Some((log.late(partition, ran)?, ran.at)));
+            let (late, at) = late.max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+            tracing::debug!(partition, stayed, late, after = at.since(since).as_secs_f64(), "the latest job");
+            stayed.then_some((partition, late))
         };
-        log.ran.iter().map(of_partition).fold(0.0, f64::max)
+        log.ran.iter().filter_map(of_partition).collect()
     }
 
     /// Freezes it between two transactions of the store: in one it would hold the only lock of an SQLite file.
@@ -333,14 +342,22 @@ fn key_of_each(topic: &Topic) -> Result<Vec<JobKey>, Failure> {
 
 /// Puts a job of each key again and again.
 fn feed(topic: &Topic, keys: Vec<JobKey>, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, Failure> {
-    let log = keylane_producer::log::kafka::KafkaLog::open(topic.settings.clone())?;
-    let mut enqueuer = keylane_producer::Enqueuer::open(log, &topic.global.queue)?;
+    let open = {
+        let (settings, queue) = (topic.settings.clone(), topic.global.queue.clone());
+        move || KafkaLog::open(settings.clone()).and_then(|log| Enqueuer::open(log, &queue))
+    };
+    let mut enqueuer = open()?;
     let put = move || {
         while !stop.load(Ordering::Acquire) {
             let jobs = keys.iter().map(|key| Job::new(key.clone(), None)).collect::<Result<_, _>>();
             let Ok(jobs) = jobs else { return };
             // Brokers die here on purpose: what could not be sent is not missed, what follows would be.
-            let _ = enqueuer.send(jobs);
+            if let Err(error) = enqueuer.send(jobs) {
+                tracing::debug!(?error, "jobs could not be sent");
+                if let Ok(anew) = open() {
+                    enqueuer = anew;
+                }
+            }
             std::thread::park_timeout(PACE);
         }
     };

@@ -7,7 +7,6 @@ use keylane_consumer::{
     FencedStore, Handler, Parts, Worker, WorkerSettings,
     clock::Clock,
     group::kafka::{KafkaGroup, KafkaGroupSettings},
-    lanes::LaneLimits,
     store::sqlite::SqliteStore,
 };
 use keylane_producer::{
@@ -75,23 +74,10 @@ pub(in super::super) fn work<S: FencedStore, H: Handler<S>>(
     store: S,
     handler: H,
 ) -> Result<Worked, Failure> {
-    work_at_once(topic, count, group_name, store, handler, LaneLimits::default().running)
-}
-
-/// The same, with so many jobs at once.
-pub(super) fn work_at_once<S: FencedStore, H: Handler<S>>(
-    topic: &mut Topic,
-    count: u64,
-    group_name: GroupName,
-    store: S,
-    handler: H,
-    running: usize,
-) -> Result<Worked, Failure> {
     let watch = Watch::until(topic.ends()?);
     let group = KafkaGroup::open(&topic.settings, topic.identity(), &group_name, &KafkaGroupSettings::default())?;
     let mut settings = WorkerSettings::named("bench");
     settings.until_empty = true;
-    settings.lanes.running = running;
     let parts = Parts {
         queue: topic.identity().clone(),
         group_name,
