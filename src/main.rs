@@ -27,6 +27,7 @@ use crate::{
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    allow_huge_pages_to_others();
     // This program is also the process that ends a worker's children if the worker dies.
     keylane_consumer::handler::child::guard::serve_if_asked();
     let cli = match Cli::try_parse() {
@@ -35,6 +36,13 @@ fn main() -> ExitCode {
     };
     telemetry::start(&cli.global);
     exit::code_of(cli.global.style(), || run(&cli))
+}
+
+/// The allocator is built to ask for no huge pages, since most of each would stay empty: a worker's memory was twice as large with them.
+/// It also forbids them to the whole process, and so to the programs that it starts: those decide for themselves.
+fn allow_huge_pages_to_others() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::thread::disable_transparent_huge_pages(false); // an old kernel has no such switch
 }
 
 fn run(cli: &Cli) -> Result<Code, Failure> {

@@ -112,8 +112,8 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
 enum Feed {
     /// From one producer. A partition that it waits for holds the others up.
     Together,
-    /// From a producer for each partition.
-    Apart,
+    /// From a producer for each partition, at this pace: so many of them and their brokers must leave the workers some time to run.
+    Apart(Duration),
 }
 
 /// A job that ran.
@@ -139,6 +139,28 @@ impl Log {
     }
 }
 
+impl Log {
+    /// Why a partition does not go on as it should with one of these workers.
+    fn unsettled(&self, partition: u32, workers: &[usize], now: BootTime) -> Option<String> {
+        let Some(last) = self.ran.get(&partition).and_then(|ran| ran.last()) else {
+            return Some("no job of it ran".into());
+        };
+        let silent = now.since(last.at);
+        let late = self.late(partition, last);
+        if silent >= Duration::from_millis(500) {
+            let newest =
+                self.seen.range((partition, 0)..=(partition, i64::MAX)).next_back().map(|((_, offset), _)| *offset);
+            Some(format!("no job ran for {silent:?}: the last was {}, the reader has {newest:?}", last.offset))
+        } else if !workers.contains(&last.worker) {
+            Some(format!("worker {} has it", last.worker))
+        } else if late.is_none_or(|late| late >= CAUGHT_UP) {
+            Some(format!("its last job was late by {late:?} s"))
+        } else {
+            None
+        }
+    }
+}
+
 /// A topic, jobs that come, and workers.
 struct Scene {
     topic: Topic,
@@ -157,13 +179,13 @@ impl Scene {
         let (log, clock) = (Arc::default(), Clock::boot());
         let reader = read(&topic, Arc::clone(&stop), Arc::clone(&log), clock.clone())?;
         let keys = key_of_each(&topic)?;
-        let shares = match feeding {
-            Feed::Together => vec![keys],
-            Feed::Apart => keys.into_iter().map(|key| vec![key]).collect(),
+        let (shares, pace) = match feeding {
+            Feed::Together => (vec![keys], PACE),
+            Feed::Apart(pace) => (keys.into_iter().map(|key| vec![key]).collect(), pace),
         };
         let mut threads = vec![reader];
         for share in shares {
-            threads.push(feed(&topic, share, Arc::clone(&stop))?);
+            threads.push(feed(&topic, share, pace, Arc::clone(&stop))?);
         }
         Ok(Self { topic, clock, log, workers: Vec::new(), session, stop, threads })
     }
@@ -178,13 +200,14 @@ impl Scene {
         let failed = |e: std::io::Error| Failure::new(Code::Unavailable, "cannot start a worker").because(&e);
         let global = &self.topic.global;
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-        command.args(["work", "--builtin", "print", "--quiet", "--name", &format!("bench-{worker}")]);
+        command.args(["work", "--builtin", "print", "--name", &format!("bench-{worker}")]);
         command.args(["--session-timeout", &format!("{}s", self.session.as_secs()), "--drain-timeout", "5s"]);
         command.args(["--broker", &global.broker.to_string()]).args(global.kafka_args());
         command.args(["--store", &global.store()?.to_string()]);
         command.args(["--queue", global.queue.as_str(), "--group", global.group.as_str()]);
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(failed)?;
+        // What it says is of use to somebody who looks for the cause of a number.
+        let words = if global.verbose > 0 { Stdio::inherit() } else { Stdio::null() };
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(words).spawn().map_err(failed)?;
         let stdout = child.stdout.take().ok_or_else(|| Failure::new(Code::Bug, "a worker without output"))?;
         self.workers.push(child);
         let (log, clock) = (Arc::clone(&self.log), self.clock.clone());
@@ -202,17 +225,17 @@ impl Scene {
 
     /// Waits until exactly these run the jobs of all partitions, each some of them, with nothing left behind.
     fn settle(&self, workers: &[usize]) -> Result<(), Failure> {
-        let partitions = self.topic.identity().partitions.0.get() as usize;
-        self.wait("the workers share the partitions", |log, now| {
-            let recent: Vec<&Ran> = log.ran.values().filter_map(|ran| ran.last()).collect();
-            let settled = |ran: &&Ran| now.since(ran.at) < Duration::from_millis(500) && workers.contains(&ran.worker);
-            recent.len() == partitions
-                && recent.iter().all(settled)
-                && log
-                    .ran
-                    .iter()
-                    .all(|(p, ran)| ran.last().and_then(|ran| log.late(*p, ran)).is_some_and(|s| s < CAUGHT_UP))
-                && workers.iter().all(|w| recent.iter().any(|ran| ran.worker == *w))
+        let partitions: Vec<u32> = self.topic.identity().partitions.all().map(|partition| partition.0).collect();
+        let shared = |log: &Log, now| {
+            let owners: Vec<usize> = log.ran.values().filter_map(|ran| ran.last()).map(|ran| ran.worker).collect();
+            partitions.iter().all(|&p| log.unsettled(p, workers, now).is_none())
+                && workers.iter().all(|worker| owners.contains(worker))
+        };
+        self.wait("the workers share the partitions", shared).map_err(|_| {
+            let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            let why = |&p: &u32| Some(format!("partition {p}: {}", log.unsettled(p, workers, self.now())?));
+            let why: Vec<_> = partitions.iter().filter_map(why).collect();
+            Failure::new(Code::Failed, format!("the workers do not share the partitions: {}", why.join("; ")))
         })?;
         // What was about to move has moved.
         std::thread::park_timeout(Duration::from_secs(1));
@@ -341,7 +364,7 @@ fn key_of_each(topic: &Topic) -> Result<Vec<JobKey>, Failure> {
 }
 
 /// Puts a job of each key again and again.
-fn feed(topic: &Topic, keys: Vec<JobKey>, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, Failure> {
+fn feed(topic: &Topic, keys: Vec<JobKey>, pace: Duration, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, Failure> {
     let open = {
         let (settings, queue) = (topic.settings.clone(), topic.global.queue.clone());
         move || KafkaLog::open(settings.clone()).and_then(|log| Enqueuer::open(log, &queue))
@@ -358,7 +381,7 @@ fn feed(topic: &Topic, keys: Vec<JobKey>, stop: Arc<AtomicBool>) -> Result<JoinH
                     enqueuer = anew;
                 }
             }
-            std::thread::park_timeout(PACE);
+            std::thread::park_timeout(pace);
         }
     };
     thread("keylane-feeder", put)

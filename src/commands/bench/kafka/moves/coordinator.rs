@@ -9,7 +9,10 @@ use std::{collections::BTreeMap, process::Command, time::Duration};
 
 use keylane_producer::kafka::{
     KafkaContext,
-    rdkafka::consumer::{BaseConsumer, Consumer},
+    rdkafka::{
+        consumer::{BaseConsumer, Consumer},
+        metadata::MetadataTopic,
+    },
 };
 
 use super::{Feed, PATIENCE, Scene, Topic};
@@ -26,6 +29,8 @@ const WHAT: &str = "the latest job of a partition that stays, the coordinator's 
 const ORPHANS: &str = "the same, of partitions whose leader died with it";
 /// The default.
 const SESSION: Duration = Duration::from_secs(15);
+/// Between two jobs of a partition.
+const PACE: Duration = Duration::from_millis(50);
 /// Between rounds: the program starts it again.
 const BACK: Duration = Duration::from_secs(40);
 /// The dead one's partitions have other leaders, and the group another coordinator.
@@ -41,7 +46,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, Failure> {
     let (mut latest, mut latest_orphans) = (Vec::new(), Vec::new());
     for round in 0..bench.args.rounds {
         bench.progress.say(&format!("the coordinator dies: round {} of {}", round + 1, bench.args.rounds));
-        let mut scene = Scene::begin(bench, SESSION, Feed::Apart)?;
+        let mut scene = Scene::begin(bench, SESSION, Feed::Apart(PACE))?;
         let (a, b) = (scene.start()?, scene.start()?);
         scene.settle(&[a, b])?;
         let before = leaders(&scene.topic)?;
@@ -76,6 +81,6 @@ fn leaders(topic: &Topic) -> Result<BTreeMap<u32, i32>, Failure> {
     let failed = |error| Failure::from(context().explain("cannot ask who leads the partitions", &error));
     let client: BaseConsumer<KafkaContext> = topic.settings.config().create_with_context(context()).map_err(failed)?;
     let seen = client.fetch_metadata(Some(topic.global.queue.as_str()), PATIENCE).map_err(failed)?;
-    let partitions = seen.topics().iter().flat_map(|topic| topic.partitions());
+    let partitions = seen.topics().iter().flat_map(MetadataTopic::partitions);
     Ok(partitions.map(|partition| (partition.id().unsigned_abs(), partition.leader())).collect())
 }
