@@ -47,7 +47,7 @@ fn end_coordinator(cluster: &Arc<Cluster>, mut asked: TcpStream) -> Result<()> {
     asked.write_all(b"done\n")?;
     let cluster = Arc::clone(cluster);
     std::thread::spawn(move || {
-        std::thread::sleep(DEAD);
+        std::thread::park_timeout(DEAD);
         match cluster.restart(broker).and_then(|()| cluster.wait_ready()) {
             Ok(()) => eprintln!("broker {broker} is back"),
             Err(error) => eprintln!("{error:?}"),
