@@ -92,7 +92,12 @@ impl Sender {
         let producer = config
             .create_with_context(context)
             .map_err(|error| KafkaContext::new(settings.clone()).explain("cannot make a Kafka producer", &error))?;
-        Ok(Self { producer, transactional: matches!(kind, Kind::Transactional(_)), ready: false, out_of_reach: AtomicBool::new(false) })
+        Ok(Self {
+            producer,
+            transactional: matches!(kind, Kind::Transactional(_)),
+            ready: false,
+            out_of_reach: AtomicBool::new(false),
+        })
     }
 
     pub(super) fn client(&self) -> &Client<KafkaContext> {
@@ -118,9 +123,18 @@ impl Sender {
     pub(super) fn ask_admin<T>(
         &self,
         what: &str,
+        ask: impl FnMut(&Client<KafkaContext>) -> Result<T, KafkaError>,
+    ) -> Result<T, Error> {
+        self.ask_admin_for(PATIENCE, what, ask)
+    }
+
+    fn ask_admin_for<T>(
+        &self,
+        limit: Duration,
+        what: &str,
         mut ask: impl FnMut(&Client<KafkaContext>) -> Result<T, KafkaError>,
     ) -> Result<T, Error> {
-        self.ask(what, |client| {
+        self.ask_for(limit, what, |client| {
             if self.out_of_reach.load(Ordering::Relaxed) {
                 client.fetch_metadata(None, LOOK)?;
             }
