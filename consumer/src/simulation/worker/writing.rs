@@ -5,7 +5,7 @@ use crate::{
     ownership::Holding,
     simulation::{
         Without,
-        store::{Key, Written},
+        store::Written,
         world::{Event, Inside, World, WriteRequest},
     },
 };
