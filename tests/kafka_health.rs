@@ -1,5 +1,5 @@
 //! R50 on a real Kafka: what a new process would not cure turns no probe red. `KEYLANE_R50=s` has each part take that many seconds;
-//! the report's own are 300 of rebalances, and 120 without a broker.
+//! the report's own are 300 of rebalances, and 120 without an answer of a broker.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
@@ -11,6 +11,7 @@ use std::time::Duration;
 use keylane_consumer::clock::Clock;
 use keylane_testing::kafka::{Cluster, Options};
 use process::{Place, pause, wait_until, worker::Worker};
+use rustix::process::Pid;
 use serde_json::Value;
 
 const FILE: &str = "snapshot.json";
@@ -69,5 +70,24 @@ fn a_worker_is_live_while_its_group_rebalances_and_while_its_brokers_are_away_an
     wait_until("a job is enqueued", || place.run(&["enqueue", "--one", "k", "--body", "1"]).code == Some(0));
     let results = || place.run(&["results", "--store", "sqlite:store.db"]).stdout.lines().count();
     wait_until("it does a job again by itself", || results() >= 1);
+
+    // With nobody there every try to connect fails at once: it must not try without a pause.
+    cluster.kill(0).unwrap();
+    let (lasts, before) = (Duration::from_secs(10), processor_time(worker.pid()));
+    stays_live(&place, lasts, || {});
+    let took = processor_time(worker.pid()) - before;
+    assert!(took < lasts / 3, "{took:?} of processor in {lasts:?} without a broker");
+    cluster.restart(0).unwrap();
+    wait_until("a job is enqueued again", || place.run(&["enqueue", "--one", "k", "--body", "2"]).code == Some(0));
+    wait_until("it does that job too", || results() >= 2);
     worker.end();
+}
+
+/// What all threads of a process took until now.
+fn processor_time(pid: Pid) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap();
+    // The name may hold anything; the fields behind it do not: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
+    let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    Duration::from_secs(ticks) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap()
 }

@@ -22,8 +22,8 @@ fn offer(lanes: &mut Lanes<u64>, offset: u64, name: &str) {
 }
 
 fn finish(lanes: &mut Lanes<u64>, start: &Start<u64>) {
-    assert!(lanes.ended(start.ticket, &start.key));
-    lanes.applied(start.ticket, &start.key);
+    assert!(lanes.ended(start.ticket));
+    lanes.applied(start.ticket);
 }
 
 #[test]
@@ -71,16 +71,16 @@ fn a_slot_that_holds_a_job_of_an_earlier_claim_at_the_same_offset_is_not_this_on
     let new = lanes.start().unwrap();
     assert_eq!((old.ticket.offset, new.ticket.offset, lanes.running()), (Offset(5), Offset(5), 2));
 
-    lanes.wait(old.ticket, &old.key);
-    lanes.due(old.ticket, &old.key);
-    lanes.park(old.ticket, &old.key);
-    lanes.applied(old.ticket, &old.key);
+    lanes.wait(old.ticket);
+    lanes.due(old.ticket);
+    lanes.park(old.ticket);
+    lanes.applied(old.ticket);
     assert!(!lanes.release(P0, T1, &old.key));
     assert_eq!(lanes.reread(P0, T1, &old.key, &[Offset(5)], vec![]), []);
     lanes.offer(P0, T1, Offset(7), key("a"), 7, 10);
     assert!(lanes.start().is_none(), "the new claim's job runs still");
     assert_eq!(lanes.counts(P0), (2, 0));
-    assert!(!lanes.ended(old.ticket, &old.key), "its word does not count");
+    assert!(!lanes.ended(old.ticket), "its word does not count");
     assert_eq!(lanes.running(), 1, "but its slot is free");
 
     finish(&mut lanes, &new);
@@ -94,13 +94,13 @@ fn word_of_a_job_that_was_applied_says_nothing_about_the_next_one_of_its_key() {
     let first = lanes.start().unwrap();
     finish(&mut lanes, &first);
     let second = lanes.start().unwrap();
-    assert!(!lanes.ended(first.ticket, &first.key));
-    lanes.applied(first.ticket, &first.key);
-    lanes.park(first.ticket, &first.key);
+    assert!(!lanes.ended(first.ticket));
+    lanes.applied(first.ticket);
+    lanes.park(first.ticket);
     assert_eq!((lanes.counts(P0), lanes.start()), ((2, 0), None));
-    lanes.ended(second.ticket, &second.key);
-    lanes.wait(second.ticket, &second.key);
-    lanes.due(first.ticket, &first.key);
+    lanes.ended(second.ticket);
+    lanes.wait(second.ticket);
+    lanes.due(first.ticket);
     assert_eq!(lanes.start(), None, "the second job's wait is not over");
 }
 
@@ -162,12 +162,12 @@ fn a_failing_job_keeps_its_place_in_its_lane() {
     (0..3).for_each(|offset| offer(&mut lanes, offset, "k"));
     offer(&mut lanes, 3, "other");
     let first = lanes.start().unwrap();
-    lanes.ended(first.ticket, &first.key);
-    lanes.wait(first.ticket, &first.key);
+    lanes.ended(first.ticket);
+    lanes.wait(first.ticket);
     let other = lanes.start().unwrap();
     assert_eq!(other.ticket.offset, Offset(3), "only the key waits");
     assert!(lanes.start().is_none());
-    lanes.due(first.ticket, &first.key);
+    lanes.due(first.ticket);
     assert_eq!(lanes.start().unwrap().ticket, first.ticket);
 }
 
@@ -212,7 +212,7 @@ impl Store {
             let moves = lanes.moves();
             for Start { ticket, key, .. } in &moves {
                 self.0.entry(key.clone()).or_default().push(ticket.offset);
-                lanes.applied(*ticket, key);
+                lanes.applied(*ticket);
             }
             if moves.is_empty() && !answer(lanes, self) {
                 return;
@@ -253,9 +253,9 @@ fn a_parked_key_keeps_nothing_here_and_its_jobs_come_back_in_order_before_newer_
     for offset in 0..200 {
         offer(&mut lanes, offset, &format!("k{}", offset % 20));
         for start in start_all(&mut lanes) {
-            lanes.ended(start.ticket, &start.key);
+            lanes.ended(start.ticket);
             store.0.entry(start.key.clone()).or_default().push(start.ticket.offset);
-            lanes.park(start.ticket, &start.key);
+            lanes.park(start.ticket);
         }
         store.moves(&mut lanes);
     }
@@ -290,9 +290,9 @@ fn a_line_is_not_read_back_while_a_job_is_on_its_way_to_it() {
     assert_eq!(moves.iter().map(|start| start.job).collect::<Vec<_>>(), [0, 1]);
     assert!(!lanes.is_idle(P0) && lanes.start().is_none());
     assert!(lanes.release(P0, T1, &key("k")) && !lanes.release(P0, T1, &key("k")));
-    lanes.applied(moves[0].ticket, &key("k"));
+    lanes.applied(moves[0].ticket);
     assert_eq!(lanes.actions(), []);
-    lanes.applied(moves[1].ticket, &key("k"));
+    lanes.applied(moves[1].ticket);
     assert!(matches!(&lanes.actions()[..], [LaneAction::Return { .. }]) && lanes.is_idle(P0));
 }
 
@@ -311,8 +311,8 @@ fn a_line_that_fails_again_keeps_its_place_and_what_came_since_follows_it() {
     answer(&mut lanes, &mut store);
     let second = lanes.start().unwrap();
     assert_eq!((first.job, second.job), (1, 2));
-    lanes.ended(second.ticket, &second.key);
-    lanes.park(second.ticket, &second.key);
+    lanes.ended(second.ticket);
+    lanes.park(second.ticket);
     store.moves(&mut lanes);
     assert_eq!(store.line("k"), [2, 3, 7]);
     assert_eq!((lanes.counts(P0), partition_of(&lanes).line_jobs), ((0, 1), 0));
@@ -325,7 +325,7 @@ fn what_has_no_room_in_its_line_is_kept_for_the_next_owner() {
     (0..2).for_each(|offset| offer(&mut lanes, offset, "k"));
     let moves = lanes.moves();
     lanes.drain(P0);
-    moves.iter().for_each(|start| lanes.kept(start.ticket, &start.key));
+    moves.iter().for_each(|start| lanes.kept(start.ticket));
     assert!(lanes.is_idle(P0) && lanes.moves().is_empty());
     assert_eq!(lanes.close(P0), 2);
 }
@@ -337,7 +337,7 @@ fn a_full_line_is_read_back_before_what_has_no_room_in_it() {
     (0..2).for_each(|offset| offer(&mut lanes, offset + 5, "k"));
     let moves = lanes.moves();
     assert!(lanes.release(P0, T1, &key("k")) && lanes.is_released(P0, &key("k")));
-    moves.iter().for_each(|start| lanes.kept(start.ticket, &start.key));
+    moves.iter().for_each(|start| lanes.kept(start.ticket));
     let mut store = Store(HashMap::from([(key("k"), [1, 2].map(Offset).to_vec())]));
     let mut order = Vec::new();
     loop {
@@ -358,8 +358,8 @@ fn what_is_in_the_line_and_in_the_lane_is_there_once() {
     }
     let first = lanes.start().unwrap();
     assert!(lanes.stand(P0, T1, &key("k")) && lanes.release(P0, T1, &key("k")));
-    assert!(lanes.ended(first.ticket, &first.key));
-    lanes.wait(first.ticket, &first.key);
+    assert!(lanes.ended(first.ticket));
+    lanes.wait(first.ticket);
     lanes.line(P0, T1, &key("k"), &[(Offset(2), 10), (Offset(4), 10), (Offset(5), 10)]);
     assert_eq!(lanes.known(), 4);
     let mut ran = Vec::new();
@@ -448,7 +448,7 @@ fn a_hundred_thousand_jobs_leave_nothing_behind() {
             }
         }
         lanes.close(P0);
-        assert!(left.iter().all(|start| !lanes.ended(start.ticket, &start.key)));
+        assert!(left.iter().all(|start| !lanes.ended(start.ticket)));
     }
     assert!(offset >= 99_000);
     assert_eq!((lanes.ready.len(), lanes.running.len(), lanes.partitions.len(), lanes.actions.len()), (0, 0, 0, 0));

@@ -128,10 +128,7 @@ impl World {
         match what {
             Inside::Turn => self.turn(worker),
             Inside::Ended(ticket) => self.ended(worker, ticket),
-            Inside::Due(ticket) => {
-                let key = self.key_of(ticket);
-                self.workers[worker].lanes.due(ticket, &self.keys[key]);
-            }
+            Inside::Due(ticket) => self.workers[worker].lanes.due(ticket),
             Inside::Claimed(claim, answer) => {
                 let (partition, tenure, now) = (claim.partition, claim.tenure, self.clock.now());
                 match answer {

@@ -114,17 +114,15 @@ impl World {
             (Step::Start, Some(owner)) => owner.running.extend(owner.lanes.start().map(|start| start.ticket)),
             (Step::Finish { pick } | Step::Fail { pick }, Some(owner)) if !owner.running.is_empty() => {
                 let ticket = owner.running.swap_remove(pick % owner.running.len());
-                let key = self.log[usize::try_from(ticket.offset.0).expect("a short log")].expect("it was delivered");
-                let key = &self.keys[key];
-                assert!(owner.lanes.ended(ticket, key));
+                assert!(owner.lanes.ended(ticket));
                 if matches!(step, Step::Fail { .. }) {
                     self.failed += 1;
-                    owner.lanes.wait(ticket, key);
-                    owner.lanes.due(ticket, key);
+                    owner.lanes.wait(ticket);
+                    owner.lanes.due(ticket);
                 } else {
                     self.done.insert(ticket.offset.0);
                     owner.watermark.finish(ticket.offset);
-                    owner.lanes.applied(ticket, key);
+                    owner.lanes.applied(ticket);
                 }
             }
             (Step::Commit, Some(owner)) if self.under_way.is_none() => {

@@ -277,7 +277,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     fn wait(&self, mail: &Mail<S>) {
         let now = self.clock.now();
         let soonest = [
-            Some(self.next_proof),
+            // While a commit is under way its answer wakes, and the next one is not sent before.
+            (!self.prover_busy).then_some(self.next_proof),
             Some(self.next_look),
             self.timers.keys().next().map(|&(at, _)| at),
             self.ownership.next_tick(),

@@ -14,7 +14,10 @@ use bytes::Bytes;
 use keylane_consumer::{
     FencedStore, Handler, JobContext, Notice, Outcome, Parts, Summary, Worker, WorkerHandle, WorkerSettings,
     clock::Clock,
-    group::local::{LocalGroup, LocalGroupSettings},
+    group::{
+        Group,
+        local::{LocalGroup, LocalGroupSettings},
+    },
     store::{
         SteerOrder, StopRule, StoreSession,
         sqlite::{SqliteSession, SqliteStore},
@@ -35,6 +38,8 @@ pub(crate) struct Rig {
     _made: Option<tempfile::TempDir>,
     queue: QueueIdentity,
     change: Box<dyn Fn(&mut WorkerSettings)>,
+    /// What its workers have between them and the group.
+    between: fn(LocalGroup) -> Box<dyn Group>,
 }
 
 /// What a job's effect left.
@@ -69,7 +74,7 @@ impl Rig {
         let partitions: PartitionCount = partitions.to_string().parse().unwrap();
         let spec = QueueSpec::new("jobs".parse().unwrap(), partitions);
         let queue = log.create(&spec).unwrap();
-        let rig = Self { folder, _made: Some(made), queue, change: Box::new(change) };
+        let rig = Self { folder, _made: Some(made), queue, change: Box::new(change), between: |group| Box::new(group) };
         let table = "CREATE TABLE told (n INTEGER PRIMARY KEY, partition INTEGER, offset INTEGER, key TEXT)";
         rig.store_file().execute_batch(table).unwrap();
         rig
@@ -79,7 +84,18 @@ impl Rig {
     pub(crate) fn at(folder: &Path, change: impl Fn(&mut WorkerSettings) + 'static) -> Self {
         let mut log = LocalLog::open(&folder.join("q.db"), Open::Existing, Patience::Patient).unwrap();
         let queue = log.describe(&"jobs".parse().unwrap()).unwrap().identity;
-        Self { folder: folder.to_owned(), _made: None, queue, change: Box::new(change) }
+        Self {
+            folder: folder.to_owned(),
+            _made: None,
+            queue,
+            change: Box::new(change),
+            between: |group| Box::new(group),
+        }
+    }
+
+    pub(crate) fn between(mut self, between: fn(LocalGroup) -> Box<dyn Group>) -> Self {
+        self.between = between;
+        self
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -178,7 +194,7 @@ impl Rig {
         let parts = Parts {
             queue: self.queue.clone(),
             group_name,
-            group: Box::new(group),
+            group: (self.between)(group),
             log: Box::new(self.log()),
             store: SqliteStore::without(self.store_path(), settings.guards),
             handler,

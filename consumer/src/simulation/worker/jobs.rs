@@ -70,8 +70,8 @@ impl World {
             let part = process.part(ticket.partition, ticket.tenure).expect("what starts is open");
             let Ok(permit) = part.fence.check() else {
                 self.seen.fenced_starts += 1;
-                process.lanes.ended(ticket, &start.key);
-                process.lanes.wait(ticket, &start.key);
+                process.lanes.ended(ticket);
+                process.lanes.wait(ticket);
                 self.inside(worker, 50, Inside::Due(ticket));
                 continue;
             };
@@ -82,7 +82,7 @@ impl World {
                 return self.fail(format!("worker {worker}: {ticket:?} starts under an older claim"));
             }
             if self.is_skipped(worker, ticket) {
-                self.workers[worker].lanes.ended(ticket, &start.key);
+                self.workers[worker].lanes.ended(ticket);
                 self.finish(worker, ticket, (ticket.offset, key, What::Bury));
                 continue;
             }
@@ -107,7 +107,7 @@ impl World {
         let lane = self.keys[key].clone();
         let process = &mut self.workers[worker];
         process.running.remove(&(ticket.tenure, key));
-        if !process.lanes.ended(ticket, &lane) {
+        if !process.lanes.ended(ticket) {
             self.seen.words_of_old_tenures += 1;
             return;
         }
@@ -126,12 +126,12 @@ impl World {
             Some(Decision::Stop(_)) => self.finish(worker, ticket, (ticket.offset, key, What::Stop)),
             Some(Decision::Again(_)) if self.without == Without::PlaceInLane => {
                 let lanes = &mut self.workers[worker].lanes;
-                lanes.applied(ticket, &lane);
+                lanes.applied(ticket);
                 lanes.offer(ticket.partition, ticket.tenure, ticket.offset, lane, (), 100);
             }
             Some(Decision::Again(wait)) => {
                 self.seen.retries += 1;
-                self.workers[worker].lanes.wait(ticket, &lane);
+                self.workers[worker].lanes.wait(ticket);
                 self.inside(worker, u64::try_from(wait.as_millis()).unwrap(), Inside::Due(ticket));
             }
         }

@@ -49,8 +49,7 @@ impl World {
             part.skips.iter().map(move |&offset| Ticket { partition, tenure: part.tenure, offset: Offset(offset) })
         });
         for ticket in skips.collect::<Vec<_>>() {
-            let key = self.key_of(ticket);
-            self.workers[worker].lanes.due(ticket, &self.keys[key]);
+            self.workers[worker].lanes.due(ticket);
         }
     }
 

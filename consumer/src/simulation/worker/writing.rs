@@ -5,7 +5,7 @@ use crate::{
     ownership::Holding,
     simulation::{
         Without,
-        store::{Key, Written},
+        store::Written,
         world::{Event, Inside, World, WriteRequest},
     },
 };
@@ -55,11 +55,11 @@ impl World {
                     let ticket = Ticket { partition, tenure, offset };
                     self.workers[worker].attempts.remove(&ticket);
                     match written {
-                        Written::Applied => self.applied(worker, ticket, key),
+                        Written::Applied => self.applied(worker, ticket),
                         Written::Stopped => {
                             self.seen.stops += 1;
                             let process = &mut self.workers[worker];
-                            process.lanes.park(ticket, &self.keys[key]);
+                            process.lanes.park(ticket);
                             process.part(partition, tenure).expect("it is open").watermark.finish(offset);
                         }
                         Written::Buried => {
@@ -67,14 +67,14 @@ impl World {
                             if self.without == Without::LetterInOneTransaction {
                                 self.store.tables.dead.insert((partition, offset.0));
                             }
-                            self.applied(worker, ticket, key);
+                            self.applied(worker, ticket);
                         }
                         Written::Parked => {
                             self.seen.parks += 1;
                             if self.without == Without::OneTransaction {
                                 self.store.tables.lines.entry((partition, key)).or_default().insert(offset.0);
                             }
-                            self.applied(worker, ticket, key);
+                            self.applied(worker, ticket);
                         }
                     }
                 }
@@ -82,9 +82,9 @@ impl World {
         }
     }
 
-    pub(super) fn applied(&mut self, worker: usize, ticket: Ticket, key: Key) {
+    pub(super) fn applied(&mut self, worker: usize, ticket: Ticket) {
         let process = &mut self.workers[worker];
-        process.lanes.applied(ticket, &self.keys[key]);
+        process.lanes.applied(ticket);
         let part = process.part(ticket.partition, ticket.tenure).expect("it was written under this tenure");
         part.watermark.finish(ticket.offset);
     }

@@ -135,7 +135,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             let attempt = if skip.is_some() { Attempt(attempt.0 - 1) } else { attempt };
             self.running.insert(ticket, Run::begin(job, attempt, now));
             if let Some(text) = skip {
-                self.lanes.ended(ticket, &self.running[&ticket].job.key.clone());
+                self.lanes.ended(ticket);
                 self.write(ticket, Write::Bury(StopReason { rule: StopRule::Skipped, text }));
                 continue;
             }
@@ -144,7 +144,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 Some(0) => to_record.entry(ticket.partition).or_default().push(ticket),
                 Some(deaths) if deaths >= self.settings.retry.attempts => {
                     let text = format!("{deaths} workers died while it ran");
-                    self.lanes.ended(ticket, &self.running[&ticket].job.key.clone());
+                    self.lanes.ended(ticket);
                     self.stop_key(ticket, StopRule::WorkerDied, &text);
                 }
                 Some(_) => self.suspects.push_back(ticket),
@@ -238,10 +238,10 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     /// A job that was chosen but did not begin goes back to the head of its lane.
     fn unstart(&mut self, ticket: Ticket) {
         self.forget_suspect(ticket);
-        if let Some(run) = self.running.remove(&ticket) {
-            self.lanes.ended(ticket, &run.job.key);
-            self.lanes.wait(ticket, &run.job.key);
-            self.lanes.due(ticket, &run.job.key);
+        if self.running.remove(&ticket).is_some() {
+            self.lanes.ended(ticket);
+            self.lanes.wait(ticket);
+            self.lanes.due(ticket);
         }
     }
 
@@ -261,11 +261,10 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         }
         self.forget_suspect(ticket);
         let Some(run) = self.running.get(&ticket) else { return };
-        let key = run.job.key.clone();
         if let Some(tenancy) = self.tenancies.get_mut(&ticket.partition) {
-            tenancy.spent.add(&key, took, fastrand::f64);
+            tenancy.spent.add(&run.job.key, took, fastrand::f64);
         }
-        if !self.lanes.ended(ticket, &key) {
+        if !self.lanes.ended(ticket) {
             self.running.remove(&ticket);
             self.summary.refused += 1;
             return (self.notices)(Notice::LateResultDropped { partition: ticket.partition });
@@ -304,7 +303,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 let (job, key, attempt) = (run.job.id.clone(), run.job.key.clone(), run.attempt);
                 self.running.remove(&ticket);
                 self.failures.entry(ticket).or_insert(Failures { count: 0, since: now }).count += 1;
-                self.lanes.wait(ticket, &key);
+                self.lanes.wait(ticket);
                 self.set_timer(now.plus(after), Timer::Retry(ticket));
                 let reason = cut(reason);
                 let next_try = Timestamp(self.wall.0 + i64::try_from(after.as_millis()).unwrap_or(i64::MAX / 2));
@@ -317,8 +316,8 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     }
 
     pub(super) fn retry_due(&mut self, ticket: Ticket) {
-        if let Some(Waits { key, .. }) = self.keys_waiting.remove(&ticket) {
-            self.lanes.due(ticket, &key);
+        if self.keys_waiting.remove(&ticket).is_some() {
+            self.lanes.due(ticket);
             self.lane_actions();
         }
     }

@@ -31,7 +31,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     pub(super) fn stopped(&mut self, ticket: Ticket, job: JobWrite<S>) {
         let Write::Stop(reason) = job.write else { return };
         let key = &job.job.key;
-        self.lanes.park(ticket, key);
+        self.lanes.park(ticket);
         self.failures.remove(&ticket);
         self.summary.stopped += 1;
         if let Some(tenancy) = self.tenancies.get_mut(&ticket.partition) {
@@ -51,12 +51,12 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
     }
 
     /// The job is at the end of its key's line.
-    pub(super) fn moved(&mut self, ticket: Ticket, key: &JobKey) {
+    pub(super) fn moved(&mut self, ticket: Ticket) {
         if let Some(tenancy) = self.tenancies.get_mut(&ticket.partition) {
             tenancy.watermark.finish(ticket.offset);
         }
         self.summary.parked += 1;
-        self.lanes.applied(ticket, key);
+        self.lanes.applied(ticket);
     }
 
     /// Lines are full: what has no room in them waits here, in its order, and is tried again. A partition that drains keeps
@@ -87,7 +87,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             .outbox
             .take_out(partition, |job| matches!(job.write, Write::Park) && lanes.is_released(partition, &job.job.key))
         {
-            self.lanes.kept(Ticket { partition, tenure, offset: job.offset }, &job.job.key);
+            self.lanes.kept(Ticket { partition, tenure, offset: job.offset });
         }
     }
 
@@ -99,10 +99,10 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
         let Some(tenure) = self.tenancies.get(&partition).map(|tenancy| tenancy.tenure) else { return };
         self.outbox.full.remove(&partition);
         for job in self.outbox.take_out(partition, needs_room) {
-            let (ticket, key) = (Ticket { partition, tenure, offset: job.offset }, &job.job.key);
+            let ticket = Ticket { partition, tenure, offset: job.offset };
             match job.write {
-                Write::Park => self.lanes.kept(ticket, key),
-                _ => self.lanes.wait(ticket, key),
+                Write::Park => self.lanes.kept(ticket),
+                _ => self.lanes.wait(ticket),
             }
         }
     }
@@ -157,7 +157,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
             tenancy.skips.remove(&ticket.offset);
             tenancy.acquit(ticket.offset);
         }
-        self.lanes.applied(ticket, key);
+        self.lanes.applied(ticket);
         (self.notices)(Notice::DeadLettered {
             partition: ticket.partition,
             offset: ticket.offset,

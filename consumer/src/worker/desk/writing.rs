@@ -312,7 +312,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                         tenancy.watermark.finish(job.offset);
                     }
                     self.failures.remove(&ticket);
-                    self.lanes.applied(ticket, &job.job.key);
+                    self.lanes.applied(ticket);
                 }
                 JobWritten::EffectFailed(error) => {
                     self.running.insert(ticket, Run::again(&job));
@@ -320,7 +320,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 }
                 JobWritten::Stopped => self.stopped(ticket, job),
                 JobWritten::Buried => self.buried(ticket, job),
-                JobWritten::Parked => self.moved(ticket, &job.job.key),
+                JobWritten::Parked => self.moved(ticket),
                 JobWritten::NoRoom => without_room.push(job),
             }
         }

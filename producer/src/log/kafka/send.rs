@@ -1,7 +1,10 @@
 //! Appending: each record's fate is what the broker said about it.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -14,7 +17,7 @@ use rdkafka::{
     producer::{BaseProducer, BaseRecord, Producer, ProducerContext, PurgeConfig},
 };
 
-use super::{LARGEST_BATCH, PATIENCE, number, patiently};
+use super::{LARGEST_BATCH, LOOK, PATIENCE, number, patiently};
 use crate::{
     enqueue::Receipt,
     error::{Detail, Error},
@@ -60,6 +63,8 @@ pub(super) struct Sender {
     transactional: bool,
     /// Its transactions can begin: those of an earlier sender of this id are ended.
     ready: bool,
+    /// The last administrative question failed.
+    out_of_reach: AtomicBool,
 }
 
 impl Sender {
@@ -87,7 +92,12 @@ impl Sender {
         let producer = config
             .create_with_context(context)
             .map_err(|error| KafkaContext::new(settings.clone()).explain("cannot make a Kafka producer", &error))?;
-        Ok(Self { producer, transactional: matches!(kind, Kind::Transactional(_)), ready: false })
+        Ok(Self {
+            producer,
+            transactional: matches!(kind, Kind::Transactional(_)),
+            ready: false,
+            out_of_reach: AtomicBool::new(false),
+        })
     }
 
     pub(super) fn client(&self) -> &Client<KafkaContext> {
@@ -105,6 +115,33 @@ impl Sender {
         ask: impl FnMut(&Client<KafkaContext>) -> Result<T, KafkaError>,
     ) -> Result<T, Error> {
         self.ask_for(PATIENCE, what, ask)
+    }
+
+    /// As [`Sender::ask`], for an administrative question. While no broker can be reached, one that is under way makes
+    /// librdkafka try to connect without a pause, which takes more than a processor (seen with 2.12.1: each change of a
+    /// broker's state starts the next try). So after one that failed the brokers must answer a plain one first.
+    pub(super) fn ask_admin<T>(
+        &self,
+        what: &str,
+        ask: impl FnMut(&Client<KafkaContext>) -> Result<T, KafkaError>,
+    ) -> Result<T, Error> {
+        self.ask_admin_for(PATIENCE, what, ask)
+    }
+
+    fn ask_admin_for<T>(
+        &self,
+        limit: Duration,
+        what: &str,
+        mut ask: impl FnMut(&Client<KafkaContext>) -> Result<T, KafkaError>,
+    ) -> Result<T, Error> {
+        self.ask_for(limit, what, |client| {
+            if self.out_of_reach.load(Ordering::Relaxed) {
+                client.fetch_metadata(None, LOOK)?;
+            }
+            let answer = ask(client);
+            self.out_of_reach.store(answer.is_err(), Ordering::Relaxed);
+            answer
+        })
     }
 
     /// As [`Sender::ask`], with another limit.

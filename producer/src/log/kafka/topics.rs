@@ -94,7 +94,7 @@ pub(super) fn create(
             });
         }
     }
-    let made = sender.ask(&format!("queue '{name}' was made and does not show up"), |client| {
+    let made = sender.ask_admin(&format!("queue '{name}' was made and does not show up"), |client| {
         match find(client, name)? {
             Some(topic) if topic.partitions == spec.partitions.0.get() => Ok(topic),
             // Brokers hear of it one after another.
@@ -177,7 +177,7 @@ pub(super) fn describe(
 pub(super) fn identity(sender: &Sender, cluster: &str, queue: &QueueName) -> Result<Option<QueueIdentity>, Error> {
     let asked = kafka::now();
     let topic = loop {
-        match sender.ask(&format!("cannot look at queue '{queue}'"), |client| find(client, queue.as_str()))? {
+        match sender.ask_admin(&format!("cannot look at queue '{queue}'"), |client| find(client, queue.as_str()))? {
             Some(topic) => break topic,
             None if asked.elapsed() >= NEWS => return Ok(None),
             None => std::thread::park_timeout(NEWS / 10),
@@ -224,7 +224,7 @@ pub(super) fn queues(sender: &Sender) -> Result<Vec<QueueName>, Error> {
 }
 
 pub(super) fn exists(sender: &Sender, topic: &str) -> Result<bool, Error> {
-    sender.ask(&format!("cannot look at the topic '{topic}'"), |client| Ok(find(client, topic)?.is_some()))
+    sender.ask_admin(&format!("cannot look at the topic '{topic}'"), |client| Ok(find(client, topic)?.is_some()))
 }
 
 /// Makes the topic of checkpoints, if it is not there.
@@ -244,7 +244,7 @@ pub(super) fn create_checkpoints(sender: &Sender, settings: &KafkaSettings) -> R
             ));
         }
     }
-    sender.ask("the topic of checkpoints was made and does not show up", |client| {
+    sender.ask_admin("the topic of checkpoints was made and does not show up", |client| {
         match find(client, checkpoints::TOPIC)? {
             Some(_) => Ok(()),
             None => {
@@ -308,16 +308,20 @@ fn find(client: &Client<KafkaContext>, name: &str) -> Result<Option<Topic>, Kafk
 /// `client` is a client that lives during the call.
 #[expect(unsafe_code, reason = "as `find`")]
 unsafe fn describe_natively(client: *mut RDKafka, name: &CStr) -> Result<Option<Topic>, KafkaError> {
+    let wait = i32::try_from(LOOK.as_millis()).unwrap_or(i32::MAX);
     // SAFETY: each object is used only while what owns it lives: the answer's parts while the event does, which is
     // destroyed last; queue, options and names until then too.
     unsafe {
         let queue = native::rd_kafka_queue_new(client);
         let options =
             native::rd_kafka_AdminOptions_new(client, native::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS);
+        // Else it goes on for a minute behind our back.
+        let mut why = [0; 256];
+        let _ = native::rd_kafka_AdminOptions_set_request_timeout(options, wait, why.as_mut_ptr(), why.len());
         let mut names = [name.as_ptr()];
         let topics = native::rd_kafka_TopicCollection_of_topic_names(names.as_mut_ptr(), 1);
         native::rd_kafka_DescribeTopics(client, topics, options, queue);
-        let event = native::rd_kafka_queue_poll(queue, i32::try_from(LOOK.as_millis()).unwrap_or(i32::MAX));
+        let event = native::rd_kafka_queue_poll(queue, wait);
         let answer = if event.is_null() {
             Err(KafkaError::AdminOp(RDKafkaErrorCode::OperationTimedOut))
         } else {

@@ -1,4 +1,4 @@
-//! What no real broker does when asked to: it refuses one batch and takes the next.
+//! What no real broker does when asked to: it refuses one batch and takes the next. And what is asked while there is none.
 //!
 //! The client's own broker of tests stands in. It proves nothing of what brokers check, only what the client makes of the two
 //! answers, which a real leader gave when it heard of its topic between two batches (`docs/decisions/0010`).
@@ -74,4 +74,32 @@ fn what_is_acknowledged_is_written_although_a_leader_was_not_ready_for_the_first
 fn twin_with_more_requests_on_their_way_an_acknowledged_job_is_lost() {
     let (acknowledged, written) = acknowledged_and_written(5);
     assert!(acknowledged > written, "{acknowledged} acknowledged, {written} written");
+}
+
+/// How often a question is asked whose broker is gone, by one of the two ways to ask.
+fn asked_of_nobody(
+    way: impl FnOnce(&Sender, &mut dyn FnMut(&Client<KafkaContext>) -> Result<(), KafkaError>) -> Result<(), Error>,
+) -> u32 {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let settings = KafkaSettings::new(format!("127.0.0.1:{port}").parse().unwrap());
+    let sender = Sender::open(&settings, Kind::Asking).unwrap();
+    let mut asked = 0;
+    let answer = way(&sender, &mut |_| {
+        asked += 1;
+        Err(KafkaError::MetadataFetch(RDKafkaErrorCode::OperationTimedOut))
+    });
+    assert!(matches!(answer, Err(Error::Unavailable(_))), "{answer:?}");
+    asked
+}
+
+#[test]
+fn an_administrative_question_is_not_asked_again_before_a_broker_can_be_reached() {
+    let asked = asked_of_nobody(|sender, ask| sender.ask_admin_for(2 * LOOK, "cannot look", ask));
+    assert_eq!(asked, 1);
+}
+
+#[test]
+fn twin_without_a_plain_question_first_it_is_asked_all_the_time() {
+    let asked = asked_of_nobody(|sender, ask| sender.ask_for(2 * LOOK, "cannot look", ask));
+    assert!(asked > 1, "{asked}");
 }
