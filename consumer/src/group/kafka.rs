@@ -73,6 +73,8 @@ pub struct KafkaGroup {
     control: Arc<KafkaControl>,
     queue: QueueIdentity,
     cooperative: bool,
+    /// Full partitions are held; without it they are paused, which a twin looks at.
+    holds: bool,
     reads: Reads,
     part: Part,
     /// Who it was when it was last told.
@@ -126,6 +128,7 @@ impl KafkaGroup {
             client,
             queue: queue.clone(),
             cooperative,
+            holds: true,
             reads: Reads::new(behaviour.poll_records, behaviour.poll_bytes),
             part: Part::Member,
             standing: None,
@@ -144,6 +147,13 @@ impl KafkaGroup {
     #[must_use]
     pub fn unguarded(self) -> Self {
         self.control.shared().unchecked = true;
+        self
+    }
+
+    /// Full partitions are paused, which has the client fetch them again: for the twins.
+    #[must_use]
+    pub fn pausing(mut self) -> Self {
+        self.holds = false;
         self
     }
 
@@ -215,7 +225,7 @@ impl KafkaGroup {
                     self.waiting.insert(partition, from);
                 }
                 // What is fetched already is not fetched again.
-                Command::Pause(partition) if self.reads.hold(partition) => self.client.hold(partition),
+                Command::Pause(partition) if self.holds && self.reads.hold(partition) => self.client.hold(partition),
                 Command::Pause(partition) => {
                     self.stop_reading(partition);
                     if self.owns(partition) {

@@ -5,10 +5,12 @@
 mod anew;
 mod brokers;
 mod fence;
+mod fetched;
 mod frozen;
 mod gaps;
 mod growth;
 mod handover;
+mod hold;
 mod memory;
 mod panics;
 mod rig;

@@ -32,6 +32,8 @@ pub(crate) struct How {
     /// Shut: a poll does not go on after it has told an assignment.
     pub(crate) assigned: Gate,
     pub(crate) shown: Shown,
+    /// A twin's: full partitions are paused, and not held.
+    pub(crate) pausing: bool,
     /// A twin's: each key lies in one piece of memory with the rest of its record.
     pub(crate) in_one_piece: bool,
 }
@@ -60,6 +62,7 @@ impl Shown {
 
 impl How {
     pub(crate) fn gated(&self, group: KafkaGroup) -> impl Group + use<> {
+        let group = if self.pausing { group.pausing() } else { group };
         Gated { group, gate: self.gate.clone(), assigned: self.assigned.clone(), in_one_piece: self.in_one_piece }
     }
 }
