@@ -5,6 +5,8 @@
 #[allow(dead_code, reason = "each test file uses a part of it")]
 #[path = "worker/rig.rs"]
 mod rig;
+#[path = "worker/secrets.rs"]
+mod secrets;
 #[path = "worker/waits.rs"]
 mod waits;
 

@@ -93,6 +93,10 @@ impl Rig {
         }
     }
 
+    pub(crate) fn identity(&self) -> QueueIdentity {
+        self.queue.clone()
+    }
+
     pub(crate) fn between(mut self, between: fn(LocalGroup) -> Box<dyn Group>) -> Self {
         self.between = between;
         self

@@ -69,6 +69,14 @@ impl KafkaSettings {
                     .remedy("leave it out"),
             ));
         }
+        if asks_an_endpoint(name) {
+            return Err(Error::Invalid(
+                Detail::new(format!("'{name}' is for a client that asks an OIDC endpoint for tokens, and ours has no HTTP"))
+                    .remedy(format!(
+                        "let a program beside it keep a token in a file, and write {OAUTH_TOKEN}=file:PATH: it is read for each new token"
+                    )),
+            ));
+        }
         let value = read_value(name, written)?;
         if name == OAUTH_TOKEN {
             if value.reference.is_none() {
@@ -196,6 +204,11 @@ fn check(name: &str, value: &Value) -> Result<(), Error> {
     Err(Error::Invalid(detail.remedy("see CONFIGURATION.md of librdkafka 2.12 for names and values")))
 }
 
+/// Whether only a client that asks an OIDC endpoint has a use for it.
+fn asks_an_endpoint(name: &str) -> bool {
+    name.strip_prefix("sasl.oauthbearer.").is_some_and(|what| what != "config")
+}
+
 /// Whether a property may hold a secret.
 fn is_secret(name: &str) -> bool {
     let secret = ["password", "secret", "token", ".pem", "oauthbearer.config", "assertion", "jaas"];
@@ -309,6 +322,26 @@ mod tests {
             let _ = settings.set(assignment, PropertySource::File);
             assert!(!format!("{settings:?}").contains("MARKER"), "{settings:?}");
         }
+    }
+
+    /// `docs/decisions/0015`.
+    #[test]
+    fn what_asks_an_oidc_endpoint_is_refused_with_another_way() {
+        for assignment in [
+            "sasl.oauthbearer.method=oidc",
+            "sasl.oauthbearer.token.endpoint.url=https://id.example/token",
+            "sasl.oauthbearer.client.id=keylane",
+            "sasl.oauthbearer.client.secret=file:/run/secrets/client",
+            "sasl.oauthbearer.assertion.algorithm=RS256",
+        ] {
+            let refused = settings().set(assignment, PropertySource::File).unwrap_err();
+            let name = assignment.split_once('=').unwrap().0;
+            assert!(refused.detail().chain().contains(name), "{refused:?}");
+            assert!(
+                refused.detail().remedy_text().is_some_and(|text| text.contains("keylane.oauthbearer.token=file:"))
+            );
+        }
+        settings().set("sasl.oauthbearer.config=principal=alice", PropertySource::File).unwrap();
     }
 
     #[test]
