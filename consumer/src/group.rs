@@ -44,8 +44,12 @@ pub trait Group: Send {
 /// What the rest of the worker asks of the group, from other threads than the polling one. Only `commit` and
 /// `committed` wait for an answer; the others are carried out at the next turn of the poll, in order.
 pub trait GroupControl: Send + Sync {
-    /// Fetch this partition from here on. Also after a pause; `from` decides.
+    /// Fetch this partition from here on; `from` decides, whatever was told before.
     fn resume(&self, partition: Partition, from: Offset);
+
+    /// Fetch it again after a pause. All that was told since it was resumed is taken in below `from`, or on its way and follows
+    /// on it: none of that need be told once more, but may be.
+    fn go_on(&self, partition: Partition, from: Offset);
 
     /// Fetch nothing more of this partition until it is resumed. Records under way may still come.
     fn pause(&self, partition: Partition);

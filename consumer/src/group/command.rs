@@ -6,6 +6,7 @@ use keylane_producer::{Offset, Partition};
 #[derive(Debug)]
 pub(super) enum Command {
     Resume(Partition, Offset),
+    GoOn(Partition, Offset),
     Pause(Partition),
     Release(Vec<Partition>),
     Rejoin,

@@ -218,10 +218,13 @@ impl KafkaGroup {
                 continue;
             }
             match command {
-                Command::Resume(partition, from) if self.reads.go_on(partition, from) => {
+                Command::Resume(partition, from) if self.reads.resume(partition, from) => {
                     self.client.let_go_on(partition);
                 }
-                Command::Resume(partition, from) => {
+                Command::GoOn(partition, from) if self.reads.go_on(partition, from) => {
+                    self.client.let_go_on(partition);
+                }
+                Command::Resume(partition, from) | Command::GoOn(partition, from) => {
                     self.waiting.insert(partition, from);
                 }
                 // What is fetched already is not fetched again.

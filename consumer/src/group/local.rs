@@ -232,8 +232,10 @@ impl LocalGroup {
             return Ok(());
         };
         match command {
-            Command::Resume(partition, from) if held.may_read(*partition) => self.fetch.resume(*partition, *from),
-            Command::Resume(..) => {}
+            Command::Resume(partition, from) | Command::GoOn(partition, from) if held.may_read(*partition) => {
+                self.fetch.resume(*partition, *from);
+            }
+            Command::Resume(..) | Command::GoOn(..) => {}
             Command::Pause(partition) => self.fetch.stop(*partition),
             Command::Release(partitions) => {
                 // One that was taken and given anew before the answer came is not what the answer was about.

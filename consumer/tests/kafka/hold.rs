@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -113,7 +114,7 @@ impl Member {
     }
 
     fn go_on(&mut self, partition: Partition) {
-        self.resume(partition, self.next[&partition]);
+        self.control.go_on(partition, self.next[&partition]);
     }
 
     /// As a worker whose lanes are full; what comes after it would be too much.
@@ -198,6 +199,48 @@ fn a_full_partition_of_large_records_is_paused_and_not_held() {
     let rig = filled(1, 1_500, LARGE);
     let times = read_page_by_page(Member::of(rig.member("large")), &rig, 1_500);
     assert!(times > 2.0, "fetched {times} times: the client has kept what it should not");
+}
+
+/// Reads the only partition to its end, and is full after each page, of which it has taken in nothing when it goes on. How many
+/// times over it was fetched.
+fn go_on_behind(resumes: bool) -> f64 {
+    let jobs = 300;
+    let rig = filled(1, jobs, SMALL);
+    let mut member = Member::of(rig.member("behind"));
+    let once = fetch_once(&mut member, &rig, jobs);
+    member.records.clear();
+    let before = fetched::bytes();
+    member.resume(P0, Offset(0));
+    let (mut taken_in, mut told) = (Offset(0), Offset(0));
+    while member.offsets(P0).last() != Some(&(jobs as u64 - 1)) {
+        until("more comes", &mut [&mut member], |m| m[0].next[&P0] > told);
+        member.fill_up(P0);
+        let before = mem::replace(&mut told, member.next[&P0]);
+        if resumes {
+            member.resume(P0, taken_in);
+        } else {
+            member.control.go_on(P0, taken_in);
+        }
+        taken_in = before;
+    }
+    let times = (fetched::bytes() - before) as f64 / once as f64;
+    println!("{}: fetched {times:.2} times, resumed: {resumes}", rig.topic());
+    times
+}
+
+#[test]
+fn what_is_on_its_way_when_a_full_partition_goes_on_is_fetched_once() {
+    let _alone = alone();
+    let times = go_on_behind(false);
+    assert!((0.9..1.5).contains(&times), "fetched {times} times");
+}
+
+/// The twin: so it was.
+#[test]
+fn resumed_from_below_what_is_on_its_way_it_is_fetched_again_and_again() {
+    let _alone = alone();
+    let times = go_on_behind(true);
+    assert!(times > 2.0, "fetched {times} times");
 }
 
 /// A member that holds both partitions, and what it was told of `P1` before.

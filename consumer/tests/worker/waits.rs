@@ -42,6 +42,10 @@ impl GroupControl for MuteControl {
         self.0.resume(partition, from);
     }
 
+    fn go_on(&self, partition: Partition, from: Offset) {
+        self.0.go_on(partition, from);
+    }
+
     fn pause(&self, partition: Partition) {
         self.0.pause(partition);
     }

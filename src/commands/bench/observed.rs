@@ -104,6 +104,10 @@ impl GroupControl for ObservedControl {
         self.control.resume(partition, from);
     }
 
+    fn go_on(&self, partition: Partition, from: Offset) {
+        self.control.go_on(partition, from);
+    }
+
     fn pause(&self, partition: Partition) {
         self.control.pause(partition);
     }

@@ -122,6 +122,10 @@ impl GroupControl for KafkaControl {
         self.send(Command::Resume(partition, from));
     }
 
+    fn go_on(&self, partition: Partition, from: Offset) {
+        self.send(Command::GoOn(partition, from));
+    }
+
     fn pause(&self, partition: Partition) {
         self.send(Command::Pause(partition));
     }

@@ -17,6 +17,8 @@ pub(super) struct Reads {
 }
 
 struct Place {
+    /// Where it was begun: from there on all was told in order.
+    begun: Offset,
     /// Where what is not told begins.
     from: Offset,
     /// What comes next.
@@ -55,7 +57,8 @@ impl Reads {
     /// Reads a partition from here on; what was read of it before and not told is forgotten.
     pub(super) fn begin(&mut self, partition: Partition, from: Offset) {
         self.stop(partition);
-        let place = Place { from, next: from, records: Vec::new(), bytes: 0, mean: 0, at_end: false, held: false };
+        let place =
+            Place { begun: from, from, next: from, records: Vec::new(), bytes: 0, mean: 0, at_end: false, held: false };
         self.places.insert(partition, place);
     }
 
@@ -87,8 +90,19 @@ impl Reads {
 
     /// Tells it again, what was held first. `false` if it was not held, or is wanted from elsewhere than where that begins: then
     /// only another beginning will do.
+    pub(super) fn resume(&mut self, partition: Partition, from: Offset) -> bool {
+        self.let_on(partition, |place| place.from == from)
+    }
+
+    /// The same for whoever has taken in all that was told of it below `from`, and has what is above on its way. To begin anew
+    /// for what is on its way would fetch all again that the client has; and if that comes with each pause, nearly nothing else
+    /// is done.
     pub(super) fn go_on(&mut self, partition: Partition, from: Offset) -> bool {
-        let Some(place) = self.places.get_mut(&partition).filter(|place| place.held && place.from == from) else {
+        self.let_on(partition, |place| (place.begun..=place.from).contains(&from))
+    }
+
+    fn let_on(&mut self, partition: Partition, fits: impl Fn(&Place) -> bool) -> bool {
+        let Some(place) = self.places.get_mut(&partition).filter(|place| place.held && fits(place)) else {
             return false;
         };
         place.held = false;
@@ -258,7 +272,7 @@ mod tests {
         assert_eq!(told(&mut reads), [(5, vec![5], 6, false)]);
         assert!(reads.hold(P));
         reads.record(P, at(6));
-        assert!(!reads.go_on(P, Offset(5)) && !reads.go_on(P, Offset(7)));
+        assert!(!reads.resume(P, Offset(5)) && !reads.resume(P, Offset(7)) && !reads.go_on(P, Offset(7)));
         reads.begin(P, Offset(5));
         assert!(!reads.hold(P), "its next records may be large");
         assert!(!reads.go_on(P, Offset(5)), "begun anew, it is not held");
@@ -274,6 +288,22 @@ mod tests {
         assert!(reads.stop(P), "who stops it must know");
         begin_and_hold(&mut reads);
         assert_eq!(reads.stop_all().collect::<Vec<_>>(), [P]);
+    }
+
+    #[test]
+    fn what_is_on_its_way_to_who_lets_it_go_on_is_not_told_again() {
+        let mut reads = Reads::new(2, 1_000);
+        reads.begin(P, Offset(5));
+        (5..9).for_each(|offset| reads.record(P, at(offset)));
+        assert_eq!(told(&mut reads), [(5, vec![5, 6, 7, 8], 9, false)]);
+        reads.record(P, at(9));
+        for from in [5, 8, 9] {
+            assert!(reads.hold(P) && reads.go_on(P, Offset(from)), "from {from}");
+        }
+        assert!(reads.hold(P) && !reads.go_on(P, Offset(4)), "that was not told since it was begun");
+        assert!(!reads.resume(P, Offset(8)), "who resumes may have thrown away what is on its way");
+        assert!(reads.resume(P, Offset(9)));
+        assert_eq!(told(&mut reads), [(9, vec![9], 10, false)]);
     }
 
     #[test]

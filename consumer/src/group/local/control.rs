@@ -95,6 +95,10 @@ impl GroupControl for LocalControl {
         self.inbox.send(Command::Resume(partition, from));
     }
 
+    fn go_on(&self, partition: Partition, from: Offset) {
+        self.inbox.send(Command::GoOn(partition, from));
+    }
+
     fn pause(&self, partition: Partition) {
         self.inbox.send(Command::Pause(partition));
     }

@@ -343,7 +343,7 @@ impl<S: FencedStore, H: Handler<S>> Desk<S, H> {
                 LaneAction::Pause(partition) => self.control.pause(partition),
                 LaneAction::Resume(partition) => {
                     if let Some(tenancy) = self.tenancies.get(&partition) {
-                        self.control.resume(partition, tenancy.watermark.position());
+                        self.control.go_on(partition, tenancy.watermark.position());
                     }
                 }
                 LaneAction::Reread { partition, tenure, key, offsets, from_line } => {

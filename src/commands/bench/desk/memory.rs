@@ -115,6 +115,10 @@ impl GroupControl for Control {
         self.send(Command::Resume(partition, from));
     }
 
+    fn go_on(&self, partition: Partition, from: Offset) {
+        self.send(Command::Resume(partition, from));
+    }
+
     fn pause(&self, partition: Partition) {
         self.send(Command::Pause(partition));
     }
