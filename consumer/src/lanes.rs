@@ -15,9 +15,9 @@
 //!    while a job is on its way to it.
 //!
 //! - `lanes.rs`: records in, starts, ends, what is read again
-//! - [`parking`]: keys that are parked, and their lines
-//! - [`partition`], [`lane`]: what is held of a partition, and of a key
-//! - [`counts`]: what others are shown
+//! - `lanes/parking.rs`: keys that are parked, and their lines
+//! - `lanes/partition.rs`, `lanes/lane.rs`: what is held of a partition, and of a key
+//! - `lanes/counts.rs`: what others are shown
 
 mod action;
 mod counts;
