@@ -13,7 +13,10 @@ use std::{
 use keylane_consumer::Error as WorkerError;
 use keylane_producer::{Detail, Error};
 
-use crate::output::{Format, Style, printable};
+use crate::{
+    output::{Format, Style, printable},
+    redact,
+};
 
 /// What the program answers its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,8 +220,10 @@ pub(crate) fn code_of(style: Style, command: impl FnOnce() -> Result<Code, Failu
 
 /// Answers a command line that could not be parsed, or asked for help or the version.
 pub(crate) fn usage(error: &clap::Error, style: Style) -> ExitCode {
+    let text = error.render().to_string();
+    let cleaned = if error.use_stderr() { redact::redacted(&text, &redact::given()) } else { None };
     if error.use_stderr() && style.format == Format::Json {
-        let text = error.render().to_string();
+        let text = cleaned.unwrap_or(text);
         let text = text.trim_start_matches("error: ");
         let (what, rest) = text.split_once("\n\n").unwrap_or((text, ""));
         // Ours comes inside clap's text, see `cli::parsed`.
@@ -226,6 +231,8 @@ pub(crate) fn usage(error: &clap::Error, style: Style) -> ExitCode {
         let remedy = if ours.is_empty() { rest.trim().replace("\n\n", "; ") } else { ours.trim().to_owned() };
         let failure = Failure::new(Code::Usage, what.trim());
         if remedy.is_empty() { failure } else { failure.remedy(remedy) }.print(style);
+    } else if let Some(text) = cleaned {
+        let _ = std::io::stderr().write_all(text.as_bytes());
     } else {
         // A closed standard output is no error.
         let _ = error.print();

@@ -7,6 +7,7 @@ mod ending;
 mod exit;
 mod input;
 mod output;
+mod redact;
 mod remote;
 mod store;
 mod telemetry;

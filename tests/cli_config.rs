@@ -143,3 +143,40 @@ fn a_check_takes_what_the_command_takes_and_what_it_does_not_use() {
     let told = run(&place, &["-o", "json", "config", "check", "--", "work", "--builtin", "discard"]).expect(0);
     assert_eq!(told.json(), serde_json::json!({ "good": true }));
 }
+
+/// R48: a password in the wrong place comes back in no error, in whichever form it was mistyped.
+#[test]
+fn what_is_mistyped_on_a_command_line_or_in_a_variable_is_not_said_again_if_it_could_be_a_secret() {
+    let place = Place::new();
+    let given = [
+        ("--store", "KEYLANE_STORE", "postgre://ann:MARKER-hunter2-MARKER@h/db"),
+        ("--store", "KEYLANE_STORE", "postgres//ann:MARKER-hunter2-MARKER@h/db"),
+        ("--store", "KEYLANE_STORE", "ann:MARKER-hunter2-MARKER@h/db"),
+        ("--store", "KEYLANE_STORE", "mysql://ann:MARKER-hunter2-MARKER@h/db"),
+        ("--broker", "KEYLANE_BROKER", "kafka://one:9092,ann:MARKER-hunter2-MARKER@h:9092"),
+        ("--broker", "KEYLANE_BROKER", "http://h/?t=MARKER-hunter2-MARKER"),
+    ];
+    for (flag, variable, value) in given {
+        for output in ["text", "json"] {
+            for args in [vec!["status", flag, value], vec!["status", &format!("{flag}={value}")], vec!["status", value]]
+            {
+                let ended = Ended::of(place.command(&[&args[..], &["-o", output]].concat()).spawn().unwrap());
+                assert_ne!(ended.code, Some(0), "{args:?}");
+                without_marker(&ended);
+                assert!(ended.stderr.contains("[not shown]"), "{}", ended.stderr);
+            }
+            let mut command = place.command(&["status", "-o", output]);
+            let ended = Ended::of(command.env(variable, value).spawn().unwrap());
+            assert_ne!(ended.code, Some(0), "{value}");
+            without_marker(&ended);
+        }
+    }
+    for args in
+        [["status", "sasl.password=MARKER-hunter2-MARKER"], ["status", "https://h/x?token=MARKER-hunter2-MARKER"]]
+    {
+        without_marker(&place.run(&args).expect(2));
+    }
+    // What is no secret is named, as it must be: so the search can find what is said.
+    let named = place.run(&["status", MARKER]).expect(2);
+    assert!(named.stderr.contains(MARKER), "{}", named.stderr);
+}
