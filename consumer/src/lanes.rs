@@ -201,14 +201,14 @@ impl<J: Clone> Lanes<J> {
     pub fn ended(&mut self, ticket: Ticket) -> bool {
         self.running.remove(&ticket);
         let lanes = self.open_mut(ticket.partition, ticket.tenure);
-        lanes.and_then(|p| p.begun(ticket.offset)).is_some_and(|(_, lane)| lane.state == State::Busy)
+        lanes.is_some_and(|lanes| lanes.begun_mut(ticket.offset, &[State::Busy]).is_some())
     }
 
     /// The head's write is applied, or the head is in its line: the next job of the key may start, or move.
     pub fn applied(&mut self, ticket: Ticket) {
         let Ticket { partition, tenure, offset } = ticket;
-        let Some(lanes) = self.partitions.get_mut(&partition).filter(|p| p.tenure == tenure) else { return };
-        let Some((id, lane)) = lanes.begun_mut(offset).filter(|(_, lane)| lane.has_left()) else { return };
+        let Some(lanes) = self.open_mut(partition, tenure) else { return };
+        let Some((id, lane)) = lanes.begun_mut(offset, &[State::Busy, State::Moving]) else { return };
         let size = lane.held.pop_front().expect("a lane that has begun has its head").place.size;
         lane.held_bytes -= size;
         let off_the_line = lane.off_the_line();
@@ -238,9 +238,7 @@ impl<J: Clone> Lanes<J> {
     /// The head failed and waits, and stays in its place; [`Lanes::due`] starts it again.
     pub fn wait(&mut self, ticket: Ticket) {
         let Some(lanes) = self.open_mut(ticket.partition, ticket.tenure) else { return };
-        let Some((id, lane)) = lanes.begun_mut(ticket.offset).filter(|(_, lane)| lane.state == State::Busy) else {
-            return;
-        };
+        let Some((id, lane)) = lanes.begun_mut(ticket.offset, &[State::Busy]) else { return };
         lane.state = State::Waiting;
         let parked = lane.parked;
         lanes.busy -= 1;
@@ -252,9 +250,7 @@ impl<J: Clone> Lanes<J> {
     /// The head's wait is over.
     pub fn due(&mut self, ticket: Ticket) {
         let Some(lanes) = self.open_mut(ticket.partition, ticket.tenure) else { return };
-        let Some((id, lane)) = lanes.begun_mut(ticket.offset).filter(|(_, lane)| lane.state == State::Waiting) else {
-            return;
-        };
+        let Some((id, lane)) = lanes.begun_mut(ticket.offset, &[State::Waiting]) else { return };
         lane.state = State::Ready;
         self.head_changed(ticket.partition, id);
         self.balance(ticket.partition);
@@ -270,7 +266,7 @@ impl<J: Clone> Lanes<J> {
         asked: &[Offset],
         found: Vec<(Offset, J, usize)>,
     ) -> Vec<Offset> {
-        let Some(lanes) = self.partitions.get_mut(&partition).filter(|p| p.tenure == tenure) else { return Vec::new() };
+        let Some(lanes) = self.open_mut(partition, tenure) else { return Vec::new() };
         let Some((id, lane)) = lanes.find_mut(key).filter(|(_, l)| l.state == State::Reading) else {
             return Vec::new();
         };

@@ -80,11 +80,6 @@ impl<J> Lane<J> {
         self.held.is_empty() && self.bare.is_empty()
     }
 
-    /// Whether its head has left the lane's hands: it runs, or is on its way to the line.
-    pub(super) fn has_left(&self) -> bool {
-        matches!(self.state, State::Busy | State::Moving)
-    }
-
     /// The head leaves: how many jobs of the line that makes less, none or one.
     pub(super) fn off_the_line(&mut self) -> usize {
         let off = self.from_line.min(1);

@@ -46,9 +46,7 @@ impl<J: Clone> Lanes<J> {
     /// them, or the line is full and is read back first.
     pub fn kept(&mut self, ticket: Ticket) {
         let Some(lanes) = self.open_mut(ticket.partition, ticket.tenure) else { return };
-        let Some((id, lane)) = lanes.begun_mut(ticket.offset).filter(|(_, lane)| lane.state == State::Moving) else {
-            return;
-        };
+        let Some((id, lane)) = lanes.begun_mut(ticket.offset, &[State::Moving]) else { return };
         lane.state = State::Parked;
         lane.moving = 0;
         let released = lane.released;
@@ -68,9 +66,7 @@ impl<J: Clone> Lanes<J> {
     /// back from the line is still in it.
     pub fn park(&mut self, ticket: Ticket) {
         let Some(lanes) = self.open_mut(ticket.partition, ticket.tenure) else { return };
-        let Some((id, lane)) = lanes.begun_mut(ticket.offset).filter(|(_, lane)| lane.state == State::Busy) else {
-            return;
-        };
+        let Some((id, lane)) = lanes.begun_mut(ticket.offset, &[State::Busy]) else { return };
         lane.parked = true;
         lane.released = false;
         let head = usize::from(lane.from_line == 0);
@@ -113,9 +109,8 @@ impl<J: Clone> Lanes<J> {
 
     /// The line that [`LaneAction::Return`] asked for: its jobs run in order, and before all that came since.
     pub fn line(&mut self, partition: Partition, tenure: Tenure, key: &JobKey, jobs: &[(Offset, usize)]) {
-        let Some(lanes) = self.partitions.get_mut(&partition).filter(|p| p.tenure == tenure) else { return };
-        let Some((id, _)) = lanes.find(key).filter(|(_, lane)| lane.state == State::Returning) else { return };
-        let lane = lanes.get_mut(id).expect("it was just found");
+        let Some(lanes) = self.open_mut(partition, tenure) else { return };
+        let Some((id, lane)) = lanes.find_mut(key).filter(|(_, lane)| lane.state == State::Returning) else { return };
         let held = lane.held.len();
         let bytes = mem::take(&mut lane.held_bytes);
         for held in lane.held.drain(..).rev() {

@@ -83,15 +83,11 @@ impl<J> PartitionLanes<J> {
         self.begun.remove(&head);
     }
 
-    /// The lane with this job at its head, if that has begun.
-    pub(super) fn begun(&self, head: Offset) -> Option<(LaneId, &Lane<J>)> {
+    /// The lane with this job at its head, if that has begun and the lane is in one of these states.
+    pub(super) fn begun_mut(&mut self, head: Offset, states: &[State]) -> Option<(LaneId, &mut Lane<J>)> {
         let id = *self.begun.get(&head)?;
-        self.get(id).filter(|lane| lane.head() == Some(head)).map(|lane| (id, lane))
-    }
-
-    pub(super) fn begun_mut(&mut self, head: Offset) -> Option<(LaneId, &mut Lane<J>)> {
-        let id = *self.begun.get(&head)?;
-        self.get_mut(id).filter(|lane| lane.head() == Some(head)).map(|lane| (id, lane))
+        let lane = self.get_mut(id).filter(|lane| lane.head() == Some(head) && states.contains(&lane.state))?;
+        Some((id, lane))
     }
 
     /// What was read back from the key's line, and so many jobs behind it, are in the line: they are none of the lane's any more.
