@@ -1,99 +1,18 @@
 //! [`Lanes`] against a world that does it the simple way: a queue for each key, and what each key is doing.
 
+mod compare;
+mod parking;
+mod step;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
+use self::step::{Step, step};
 use super::*;
 
 const KEYS: usize = 4;
 const PARTITIONS: u32 = 2;
-
-#[derive(Clone, Debug)]
-enum Step {
-    Open {
-        partition: u32,
-    },
-    Close {
-        partition: u32,
-    },
-    Drain {
-        partition: u32,
-    },
-    Offer {
-        partition: u32,
-        key: usize,
-        size: usize,
-    },
-    Start,
-    Ended {
-        pick: usize,
-    },
-    Applied {
-        pick: usize,
-    },
-    Wait {
-        pick: usize,
-    },
-    Stop {
-        pick: usize,
-    },
-    Due {
-        pick: usize,
-    },
-    Release {
-        partition: u32,
-        key: usize,
-    },
-    /// A person wants the key to stand still.
-    Stand {
-        partition: u32,
-        key: usize,
-    },
-    Reread {
-        pick: usize,
-        gone: u8,
-    },
-    /// Parked keys' jobs are taken to move.
-    Move,
-    Moved {
-        pick: usize,
-    },
-    Line {
-        pick: usize,
-    },
-    /// Word of a job, or of a whole tenure, that is over.
-    Stale {
-        pick: usize,
-        word: u8,
-    },
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let partition = 0..PARTITIONS;
-    let pick = 0..8_usize;
-    prop_oneof![
-        1 => partition.clone().prop_map(|partition| Step::Open { partition }),
-        1 => partition.clone().prop_map(|partition| Step::Close { partition }),
-        1 => partition.clone().prop_map(|partition| Step::Drain { partition }),
-        // Half of the jobs have one key.
-        12 => (partition.clone(), 0..2 * KEYS, 1..120_usize)
-            .prop_map(|(partition, key, size)| Step::Offer { partition, key: key.saturating_sub(KEYS), size }),
-        8 => Just(Step::Start),
-        6 => pick.clone().prop_map(|pick| Step::Ended { pick }),
-        6 => pick.clone().prop_map(|pick| Step::Applied { pick }),
-        2 => pick.clone().prop_map(|pick| Step::Wait { pick }),
-        1 => pick.clone().prop_map(|pick| Step::Stop { pick }),
-        3 => pick.clone().prop_map(|pick| Step::Due { pick }),
-        2 => (partition.clone(), 0..KEYS).prop_map(|(partition, key)| Step::Release { partition, key }),
-        2 => (partition, 0..KEYS).prop_map(|(partition, key)| Step::Stand { partition, key }),
-        4 => (pick.clone(), any::<u8>()).prop_map(|(pick, gone)| Step::Reread { pick, gone }),
-        4 => Just(Step::Move),
-        4 => pick.clone().prop_map(|pick| Step::Moved { pick }),
-        3 => pick.clone().prop_map(|pick| Step::Line { pick }),
-        1 => (pick, 0..5_u8).prop_map(|(pick, word)| Step::Stale { pick, word }),
-    ]
-}
 
 /// What a key is doing.
 #[derive(Clone, Debug, PartialEq)]
@@ -317,109 +236,11 @@ impl World {
         self.leave_to_the_line(ticket.partition, key);
     }
 
-    /// What a parked key had read back from its line is the line's again, unless its head runs or is being read.
-    fn leave_to_the_line(&mut self, partition: Partition, key: usize) {
-        let p = self.partitions.get_mut(&partition).unwrap();
-        if !p.parked.contains_key(&key) || !matches!(p.doing[&key], Doing::Nothing) {
-            return;
-        }
-        let back = std::mem::take(p.from_line.entry(key).or_default());
-        let mut line: VecDeque<_> = p.queues.get_mut(&key).unwrap().drain(..back).collect();
-        let in_line = p.lines.entry(key).or_default();
-        line.append(in_line);
-        *in_line = line;
-    }
-
-    fn stand(&mut self, partition: Partition, key: usize) -> Result<(), TestCaseError> {
-        let Some(p) = self.partitions.get_mut(&partition) else { return Ok(()) };
-        let stands = p.parked.contains_key(&key);
-        prop_assert_eq!(self.lanes.stand(partition, p.tenure, &name(key)), !stands);
-        if stands {
-            return Ok(());
-        }
-        p.parked.insert(key, false);
-        p.queues.entry(key).or_default();
-        let doing = p.doing.entry(key).or_insert(Doing::Nothing);
-        if matches!(doing, Doing::Waiting(_)) {
-            *doing = Doing::Nothing;
-        }
-        self.leave_to_the_line(partition, key);
-        Ok(())
-    }
-
-    /// What parked keys hold goes to their lines, in order and all of it.
-    fn moves(&mut self) -> Result<(), TestCaseError> {
-        let moves = self.lanes.moves();
-        for Start { ticket, key, job } in moves {
-            prop_assert_eq!(job, ticket.offset.0);
-            let key = (0..KEYS).find(|k| name(*k) == key).unwrap();
-            let p = self.partitions.get_mut(&ticket.partition).unwrap();
-            prop_assert!(!p.draining && p.parked.contains_key(&key) && p.tenure == ticket.tenure);
-            let already = if let Doing::Moving(jobs) = p.doing[&key] { jobs } else { 0 };
-            prop_assert!(matches!(p.doing[&key], Doing::Nothing | Doing::Moving(_)));
-            prop_assert_eq!(p.queues[&key].get(already), Some(&ticket.offset));
-            p.doing.insert(key, Doing::Moving(already + 1));
-        }
-        Ok(())
-    }
-
-    /// The first of those that are on their way to a line is there.
-    fn moved(&mut self, pick: usize) {
-        let moving: Vec<_> = self
-            .partitions
-            .iter()
-            .flat_map(|(&partition, p)| p.doing.iter().map(move |(&key, doing)| (partition, key, doing)))
-            .filter_map(
-                |(partition, key, doing)| if let Doing::Moving(n) = doing { Some((partition, key, *n)) } else { None },
-            )
-            .collect();
-        let Some(&(partition, key, jobs)) = moving.get(pick % moving.len().max(1)) else { return };
-        let p = self.partitions.get_mut(&partition).unwrap();
-        let offset = p.queues.get_mut(&key).unwrap().pop_front().unwrap();
-        p.lines.entry(key).or_default().push_back(offset);
-        p.doing.insert(key, if jobs == 1 { Doing::Nothing } else { Doing::Moving(jobs - 1) });
-        let ticket = Ticket { partition, tenure: p.tenure, offset };
-        self.lanes.applied(ticket);
-    }
-
     fn due(&mut self, pick: usize) {
         let waiting = |doing: &Doing| if let Doing::Waiting(ticket) = doing { Some(*ticket) } else { None };
         let Some((ticket, key)) = self.pick(pick, waiting) else { return };
         self.lanes.due(ticket);
         *self.doing(ticket, key).unwrap() = Doing::Nothing;
-    }
-
-    fn release(&mut self, partition: Partition, key: usize) -> Result<(), TestCaseError> {
-        let Some(p) = self.partitions.get_mut(&partition) else { return Ok(()) };
-        let parked = p.parked.get(&key).copied();
-        prop_assert_eq!(self.lanes.is_parked(partition, &name(key)), parked.is_some());
-        prop_assert_eq!(self.lanes.release(partition, p.tenure, &name(key)), parked == Some(false));
-        if parked.is_some() {
-            p.parked.insert(key, true);
-        }
-        Ok(())
-    }
-
-    /// The line that was asked for comes.
-    fn line(&mut self, pick: usize) {
-        let asked: Vec<_> = self
-            .partitions
-            .iter()
-            .flat_map(|(&partition, p)| p.doing.iter().map(move |(&key, doing)| (partition, key, doing)))
-            .filter(|(.., doing)| **doing == Doing::Returning)
-            .map(|(partition, key, _)| (partition, key))
-            .collect();
-        let Some(&(partition, key)) = asked.get(pick % asked.len().max(1)) else { return };
-        let p = self.partitions.get_mut(&partition).unwrap();
-        let line = std::mem::take(p.lines.entry(key).or_default());
-        let places: Vec<_> = line.iter().map(|offset| (*offset, self.sizes[offset])).collect();
-        p.parked.remove(&key);
-        p.from_line.insert(key, line.len());
-        let newer = std::mem::replace(p.queues.entry(key).or_default(), line);
-        p.queues.get_mut(&key).unwrap().extend(newer);
-        p.doing.insert(key, Doing::Nothing);
-        let tenure = p.tenure;
-        self.lanes.line(partition, tenure, &name(key), &places);
     }
 
     fn reread(&mut self, pick: usize, gone: u8) -> Result<(), TestCaseError> {
@@ -469,83 +290,6 @@ impl World {
         Ok(())
     }
 
-    /// Pauses and resumes take turns; a reread asks for the front of a lane that could start but has no bytes.
-    fn see_actions(&mut self) -> Result<(), TestCaseError> {
-        for action in self.lanes.actions() {
-            match action {
-                LaneAction::Pause(partition) => {
-                    let p = self.partitions.get_mut(&partition).unwrap();
-                    prop_assert!(!std::mem::replace(&mut p.paused, true), "paused twice");
-                }
-                LaneAction::Resume(partition) => {
-                    let p = self.partitions.get_mut(&partition).unwrap();
-                    prop_assert!(std::mem::replace(&mut p.paused, false), "resumed twice");
-                    prop_assert!(!p.draining);
-                    let held = &self.lanes.partitions[&partition];
-                    prop_assert!(held.held_jobs * 2 < SMALL.held_jobs, "resumed only when half empty");
-                }
-                LaneAction::Return { partition, tenure, key } => {
-                    let key = (0..KEYS).find(|k| name(*k) == key).unwrap();
-                    let p = self.partitions.get_mut(&partition).unwrap();
-                    prop_assert_eq!((tenure, p.parked.get(&key)), (p.tenure, Some(&true)));
-                    prop_assert_eq!(
-                        p.doing.insert(key, Doing::Returning),
-                        Some(Doing::Nothing),
-                        "nothing is on its way"
-                    );
-                }
-                LaneAction::Reread { partition, tenure, key, offsets, from_line } => {
-                    let key = (0..KEYS).find(|k| name(*k) == key).unwrap();
-                    let p = self.partitions.get_mut(&partition).unwrap();
-                    prop_assert_eq!(tenure, p.tenure);
-                    prop_assert_eq!(&p.doing[&key], &Doing::Nothing);
-                    prop_assert_eq!(from_line, p.from_line.get(&key).copied().unwrap_or(0).min(offsets.len()));
-                    prop_assert!(!offsets.is_empty() && p.queues[&key].iter().zip(&offsets).all(|(a, b)| a == b));
-                    p.doing.insert(key, Doing::Reading(offsets));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn compare(&self) -> Result<(), TestCaseError> {
-        prop_assert_eq!(self.lanes.running(), self.slots.len());
-        prop_assert!(self.slots.len() <= SMALL.running);
-        prop_assert_eq!(self.lanes.partitions.len(), self.partitions.len());
-        for (partition, model) in &self.partitions {
-            let real = &self.lanes.partitions[partition];
-            let known = model.queues.values().map(VecDeque::len).sum();
-            prop_assert_eq!(self.lanes.counts(*partition), (known, model.parked.len()));
-            prop_assert_eq!(real.line_jobs, model.from_line.values().sum::<usize>());
-            let busy =
-                model.doing.values().any(|d| matches!(d, Doing::Running(_) | Doing::Writing(_) | Doing::Moving(_)));
-            prop_assert_eq!(self.lanes.is_idle(*partition), !busy);
-            prop_assert!(real.knows_what_has_begun(), "word of a job finds its lane, and nothing else is kept for it");
-            self.compare_bytes(model, real)?;
-        }
-        Ok(())
-    }
-
-    fn compare_bytes(&self, model: &ModelPartition, real: &PartitionLanes<u64>) -> Result<(), TestCaseError> {
-        let (mut jobs, mut bytes) = (0, 0);
-        for (key, queue) in &model.queues {
-            let Some(lane) = real.find(&name(*key)).map(|(_, lane)| lane) else {
-                prop_assert!(queue.is_empty(), "a lane was forgotten");
-                continue;
-            };
-            let places = lane.held.iter().map(|held| held.place.offset).chain(lane.bare.iter().map(|p| p.offset));
-            prop_assert!(places.eq(queue.iter().copied()), "nothing lost, nothing out of order");
-            let counted = queue.iter().take(lane.held.len() + lane.asked);
-            bytes += counted.map(|offset| self.sizes[offset]).sum::<usize>();
-            jobs += lane.held.len() + lane.asked;
-        }
-        prop_assert_eq!((real.held_jobs, real.held_bytes), (jobs, bytes));
-        if known_is_above(real) {
-            prop_assert!(model.paused, "a full partition is paused");
-        }
-        Ok(())
-    }
-
     /// The world answers everything: whatever was offered to a tenure that lives on is finished.
     fn finish(mut self) -> Result<(), TestCaseError> {
         let gone: Vec<_> = self.partitions.iter().filter(|(_, p)| p.draining).map(|(p, _)| *p).collect();
@@ -580,10 +324,6 @@ impl World {
         prop_assert!(self.lanes.ready.is_empty() || self.lanes.start().is_none());
         Ok(())
     }
-}
-
-fn known_is_above(real: &PartitionLanes<u64>) -> bool {
-    !real.draining && (real.held_jobs >= SMALL.held_jobs || real.of_the_log() >= SMALL.known_jobs)
 }
 
 proptest! {
