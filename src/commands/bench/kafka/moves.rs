@@ -137,9 +137,7 @@ impl Log {
     fn late(&self, partition: u32, ran: &Ran) -> Option<f64> {
         Some(ran.at.since(*self.seen.get(&(partition, ran.offset))?).as_secs_f64())
     }
-}
 
-impl Log {
     /// Why a partition does not go on as it should with one of these workers.
     fn unsettled(&self, partition: u32, workers: &[usize], now: BootTime) -> Option<String> {
         let Some(last) = self.ran.get(&partition).and_then(|ran| ran.last()) else {
