@@ -227,8 +227,12 @@ impl KafkaGroup {
                 Command::Resume(partition, from) | Command::GoOn(partition, from) => {
                     self.waiting.insert(partition, from);
                 }
-                // What is fetched already is not fetched again.
-                Command::Pause(partition) if self.holds && self.reads.hold(partition) => self.client.hold(partition),
+                // What is fetched already is not fetched again; unless it is wanted from elsewhere, and that has not begun.
+                Command::Pause(partition)
+                    if self.holds && !self.waiting.contains_key(&partition) && self.reads.hold(partition) =>
+                {
+                    self.client.hold(partition);
+                }
                 Command::Pause(partition) => {
                     self.stop_reading(partition);
                     if self.owns(partition) {
