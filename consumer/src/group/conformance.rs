@@ -66,6 +66,7 @@ macro_rules! group_conformance {
             the_generation_does_not_restart_in_an_empty_group
             leaving_hands_over_before_the_session_ends
             a_paused_partition_does_not_hold_up_the_others
+            a_paused_partition_goes_on_where_it_stands
             a_partition_lost_and_regained_has_a_higher_generation
         }
     };
@@ -328,6 +329,24 @@ pub fn a_paused_partition_does_not_hold_up_the_others<B: Bench>(make: impl FnOnc
     assert_eq!(stage.offsets(member, P0), [paused]);
     stage.resume(member, P0, paused.next());
     stage.wait_until("the paused partition flows again", |seen| seen.members[member].records.len() >= 22);
+}
+
+/// It goes on where it stands, with what came meanwhile.
+pub fn a_paused_partition_goes_on_where_it_stands<B: Bench>(make: impl FnOnce(u32) -> B) {
+    let mut stage = stage(make, 1);
+    let first = stage.bench.append(P0, 3)[0];
+    let member = stage.enter_and_settle();
+    stage.resume(member, P0, first);
+    for told in [3, 8, 13] {
+        stage.wait_until("all have come", |seen| seen.members[member].records.len() >= told);
+        stage.pause(member, P0);
+        stage.rounds(3);
+        stage.bench.append(P0, 5);
+        stage.rounds(3);
+        assert_eq!(stage.offsets(member, P0).len(), told, "a paused partition is told more");
+        stage.go_on(member, P0);
+    }
+    stage.wait_until("the last have come", |seen| seen.members[member].records.len() >= 18);
 }
 
 /// The same process may own it again; its claim must not be mistaken for the older one.

@@ -127,6 +127,11 @@ impl Member {
         }
     }
 
+    /// Where its next page begins, once it was resumed.
+    pub(super) fn position(&self, partition: Partition) -> Option<Offset> {
+        self.holds.get(&partition)?.next
+    }
+
     fn fetched(
         &mut self,
         p: Partition,

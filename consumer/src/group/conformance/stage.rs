@@ -148,6 +148,12 @@ impl<B: Bench> Stage<B> {
         self.actors[member].control.resume(partition, from);
     }
 
+    /// From where it was told last.
+    pub(super) fn go_on(&self, member: usize, partition: Partition) {
+        let from = self.look(|seen| seen.members[member].position(partition)).expect("it was resumed before");
+        self.actors[member].control.go_on(partition, from);
+    }
+
     pub(super) fn pause(&self, member: usize, partition: Partition) {
         self.actors[member].control.pause(partition);
     }
