@@ -39,7 +39,7 @@ pub(crate) struct Rig {
     queue: QueueIdentity,
     change: Box<dyn Fn(&mut WorkerSettings)>,
     /// What its workers have between them and the group.
-    between: fn(LocalGroup) -> Box<dyn Group>,
+    between: Box<dyn Fn(LocalGroup) -> Box<dyn Group>>,
 }
 
 /// What a job's effect left.
@@ -74,7 +74,13 @@ impl Rig {
         let partitions: PartitionCount = partitions.to_string().parse().unwrap();
         let spec = QueueSpec::new("jobs".parse().unwrap(), partitions);
         let queue = log.create(&spec).unwrap();
-        let rig = Self { folder, _made: Some(made), queue, change: Box::new(change), between: |group| Box::new(group) };
+        let rig = Self {
+            folder,
+            _made: Some(made),
+            queue,
+            change: Box::new(change),
+            between: Box::new(|group| Box::new(group)),
+        };
         let table = "CREATE TABLE told (n INTEGER PRIMARY KEY, partition INTEGER, offset INTEGER, key TEXT)";
         rig.store_file().execute_batch(table).unwrap();
         rig
@@ -89,7 +95,7 @@ impl Rig {
             _made: None,
             queue,
             change: Box::new(change),
-            between: |group| Box::new(group),
+            between: Box::new(|group| Box::new(group)),
         }
     }
 
@@ -97,8 +103,8 @@ impl Rig {
         self.queue.clone()
     }
 
-    pub(crate) fn between(mut self, between: fn(LocalGroup) -> Box<dyn Group>) -> Self {
-        self.between = between;
+    pub(crate) fn between(mut self, between: impl Fn(LocalGroup) -> Box<dyn Group> + 'static) -> Self {
+        self.between = Box::new(between);
         self
     }
 
