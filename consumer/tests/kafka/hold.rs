@@ -153,9 +153,20 @@ fn fetch_once(member: &mut Member, rig: &Rig, each: usize) -> u64 {
     fetched::bytes() - before
 }
 
+/// The bytes of all there is, without what a client fetches twice where it begins: the fewest of three readings.
+fn size(member: &mut Member, rig: &Rig, each: usize) -> u64 {
+    (0..3)
+        .map(|_| {
+            member.records.clear();
+            fetch_once(member, rig, each)
+        })
+        .min()
+        .unwrap()
+}
+
 /// Reads the only partition to its end, and is full after each page. How many times over it was fetched.
 fn read_page_by_page(mut member: Member, rig: &Rig, jobs: usize) -> f64 {
-    let once = fetch_once(&mut member, rig, jobs);
+    let once = size(&mut member, rig, jobs);
     member.records.clear();
     let before = fetched::bytes();
     member.resume(P0, Offset(0));
@@ -180,7 +191,7 @@ fn a_full_partition_is_held_and_each_of_its_records_is_fetched_once() {
     let _alone = alone();
     let rig = filled(1, 6_000, SMALL);
     let times = read_page_by_page(Member::of(rig.member("holds")), &rig, 6_000);
-    assert!((0.5..1.5).contains(&times), "fetched {times} times");
+    assert!((0.9..1.5).contains(&times), "fetched {times} times");
 }
 
 /// The twin.
@@ -207,7 +218,7 @@ fn go_on_behind(resumes: bool) -> f64 {
     let jobs = 300;
     let rig = filled(1, jobs, SMALL);
     let mut member = Member::of(rig.member("behind"));
-    let once = fetch_once(&mut member, &rig, jobs);
+    let once = size(&mut member, &rig, jobs);
     member.records.clear();
     let before = fetched::bytes();
     member.resume(P0, Offset(0));
@@ -232,7 +243,7 @@ fn go_on_behind(resumes: bool) -> f64 {
 fn what_is_on_its_way_when_a_full_partition_goes_on_is_fetched_once() {
     let _alone = alone();
     let times = go_on_behind(false);
-    assert!((0.5..1.5).contains(&times), "fetched {times} times");
+    assert!((0.9..1.5).contains(&times), "fetched {times} times");
 }
 
 /// The twin: so it was.
@@ -240,7 +251,7 @@ fn what_is_on_its_way_when_a_full_partition_goes_on_is_fetched_once() {
 fn resumed_from_below_what_is_on_its_way_it_is_fetched_again_and_again() {
     let _alone = alone();
     let times = go_on_behind(true);
-    assert!(times > 2.0, "fetched {times} times");
+    assert!(times > 5.0, "fetched {times} times");
 }
 
 /// A member that holds both partitions, and what it was told of `P1` before.
@@ -322,17 +333,17 @@ fn a_group_that_is_lost_while_partitions_are_held_is_joined_anew_and_all_flows()
 }
 
 /// The whole worker, whose lanes are full nearly all the time. How many times over it fetched, what it read again included.
-fn work_with_full_lanes(how: &How) -> f64 {
-    let rig = filled(2, 5_000, SMALL);
+fn work_with_full_lanes(each: usize, how: &How) -> f64 {
+    let rig = filled(2, each, SMALL);
     let mut reader = Member::of(rig.member("reader"));
-    let once = fetch_once(&mut reader, &rig, 5_000);
+    let once = size(&mut reader, &rig, each);
     reader.control.leave();
     until("it has left", &mut [&mut reader], |m| m[0].owned.is_empty());
     let before = fetched::bytes();
     let handler = slow_teller("worker", Duration::from_millis(1));
     let summary = rig.start("worker", &How { until_empty: true, ..how.clone() }, handler, |_| {}).join();
-    assert_eq!((summary.applied, summary.clean), (10_000, true));
-    rig.assert_once_in_order(10_000);
+    assert_eq!((summary.applied, summary.clean), (2 * each as u64, true));
+    rig.assert_once_in_order(2 * each);
     let times = (fetched::bytes() - before) as f64 / once as f64;
     println!("{}: fetched {times:.2} times", rig.topic());
     times
@@ -341,16 +352,16 @@ fn work_with_full_lanes(how: &How) -> f64 {
 #[test]
 fn a_worker_whose_lanes_are_full_fetches_each_record_once_and_does_it_once_in_order() {
     let _alone = alone();
-    let times = work_with_full_lanes(&How::default());
-    assert!((0.5..1.5).contains(&times), "fetched {times} times");
+    let times = work_with_full_lanes(10_000, &How::default());
+    assert!((0.9..1.5).contains(&times), "fetched {times} times");
 }
 
 /// The twin: nothing is lost or repeated, but most of what the brokers send is thrown away.
 #[test]
 fn without_holding_a_worker_whose_lanes_are_full_fetches_again_and_again() {
     let _alone = alone();
-    let times = work_with_full_lanes(&How { pausing: true, ..How::default() });
-    assert!(times > 2.0, "fetched {times} times");
+    let times = work_with_full_lanes(5_000, &How { pausing: true, ..How::default() });
+    assert!(times > 3.0, "fetched {times} times");
 }
 
 /// The count above can count.
